@@ -1,0 +1,91 @@
+"""outlast: durable tasks for Python. The public names, and nothing else."""
+
+from outlast.connect import connect
+from outlast.context import Context
+from outlast.engine import Capabilities, TaskEngine
+from outlast.errors import (
+    CancelRequested,
+    FinalError,
+    HistoryMismatchError,
+    IdempotencyConflictError,
+    LeaseLostError,
+    LimitExceededError,
+    NotSupportedError,
+    OutlastError,
+    PayloadError,
+    ResultPrunedError,
+    RetryLater,
+    RunCanceledError,
+    RunDeadError,
+    RunError,
+    RunFailedError,
+    RunNotFoundError,
+    SchemaError,
+    StepFailedError,
+    StepStuckError,
+    UnavailableError,
+    UnknownTaskError,
+    UsageError,
+    WaitTimeoutError,
+)
+from outlast.failure import Failure
+from outlast.inspector import Inspector, RunPage, WorkerView
+from outlast.operator import Operator
+from outlast.retry import FILES, NETWORK, RetryPolicy
+from outlast.run import CancelOutcome, Progress, Run, RunStatus, RunView, StepView
+from outlast.step import Step, step
+from outlast.task import Task, task
+from outlast.task_ref import TaskRef, task_ref
+from outlast.this_step import StepAttempt, this_step
+
+__all__ = [
+    "FILES",
+    "NETWORK",
+    "CancelOutcome",
+    "CancelRequested",
+    "Capabilities",
+    "Context",
+    "Failure",
+    "FinalError",
+    "HistoryMismatchError",
+    "IdempotencyConflictError",
+    "Inspector",
+    "LeaseLostError",
+    "LimitExceededError",
+    "NotSupportedError",
+    "Operator",
+    "OutlastError",
+    "PayloadError",
+    "Progress",
+    "ResultPrunedError",
+    "RetryLater",
+    "RetryPolicy",
+    "Run",
+    "RunCanceledError",
+    "RunDeadError",
+    "RunError",
+    "RunFailedError",
+    "RunNotFoundError",
+    "RunPage",
+    "RunStatus",
+    "RunView",
+    "SchemaError",
+    "Step",
+    "StepAttempt",
+    "StepFailedError",
+    "StepStuckError",
+    "StepView",
+    "Task",
+    "TaskEngine",
+    "TaskRef",
+    "UnavailableError",
+    "UnknownTaskError",
+    "UsageError",
+    "WaitTimeoutError",
+    "WorkerView",
+    "connect",
+    "step",
+    "task",
+    "task_ref",
+    "this_step",
+]

@@ -1,0 +1,122 @@
+"""Output: what a command prints, for people or as JSON for programs.
+
+Everything that came from a database or a file name is escaped here, so that no text in it can move the cursor, change
+colours or break a line. It never decides what is printed.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TextIO
+
+import click
+import msgspec
+
+from outlast.inspector import RunPage
+from outlast.run import RunView, StepView
+
+TEXT_FIELDS = ("input", "output", "result")
+"""Fields of views that are JSON text."""
+
+
+def escaped(text: str) -> str:
+    """Return `text` with everything that a terminal might obey, or not show, written out: controls, directions, surrogates."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else _escape(ord(character)) for character in text)
+
+
+def _escape(code: int) -> str:
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def print_line(text: str = "", *, file: TextIO | None = None) -> None:
+    """Print one line, escaped."""
+    click.echo(escaped(text), file=file)
+
+
+def print_json(value: Any) -> None:
+    """Print one line of JSON in pure ASCII, so that it passes every pipe and terminal."""
+    click.echo(json.dumps(plain(value)))
+
+
+def plain(value: Any) -> Any:
+    """Return a view, or a container of views, as plain JSON values; what a view holds as JSON text is the value itself."""
+    if isinstance(value, RunView | StepView):
+        fields: dict[str, Any] = msgspec.to_builtins(value)
+        return fields | {name: json.loads(fields[name]) for name in TEXT_FIELDS if isinstance(fields.get(name), str)}
+    if isinstance(value, RunPage):
+        return {"runs": plain(value.runs), "next": value.next}
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return msgspec.to_builtins(value)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their columns: fitted to the screen on a terminal, else complete, one line a row."""
+    cells = [[escaped(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_fitted(columns, cells)
+        return
+    widths = [max(len(cell) for cell in column) for column in zip(columns, *cells, strict=True)]
+    for row in (list(columns), *cells):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_fitted(columns: Sequence[str], cells: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        table.add_column(column, no_wrap=index == 0, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console().print(table)
+
+
+_STYLES = {
+    "running": "cyan",
+    "succeeded": "green",
+    "done": "green",
+    "alive": "green",
+    "failed": "red",
+    "dead": "bold red",
+    "canceled": "yellow",
+    "waiting": "blue",
+    "in_progress": "cyan",
+    "retrying": "yellow",
+}
+
+
+def instant_text(instant: datetime | None) -> str:
+    """Return an instant to the second, in UTC."""
+    return "" if instant is None else f"{instant:%Y-%m-%d %H:%M:%S}Z"
+
+
+def span_text(span: timedelta) -> str:
+    """Return a span in its two largest units, which is as exact as an age has to be."""
+    seconds = max(span.total_seconds(), 0.0)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if minutes < 60:
+        return f"{minutes}m{int(seconds % 60):02d}s"
+    return f"{hours}h{minutes % 60:02d}m" if hours < 24 else f"{days}d{hours % 24:02d}h"
+
+
+def bytes_text(count: float) -> str:
+    """Return a size in the largest binary unit below it."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,24 @@
+"""`outlast retry`: let a failed, dead or canceled run go on."""
+
+import click
+
+from .application import DONE, Application, Reach, app_option, database_option, execute, json_option, user_name
+from .output import print_json, print_line
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@database_option
+@app_option
+@json_option
+@click.option("--actor", metavar="NAME", help="Who; kept with the run.  [default: your user name]")
+@click.option("--reason", metavar="TEXT", default="asked for on the command line", show_default=True, help="Why; kept with the run.")
+def retry(run_id: str, database: str | None, app: str | None, is_json: bool, actor: str | None, reason: str) -> None:
+    """Let a failed, dead or canceled run go on. Its finished steps stay, and the one that failed has fresh attempts."""
+
+    async def act(engine: Application) -> int:
+        view = await engine.operator.retry(run_id, actor=actor or user_name(), reason=reason)
+        print_json(view) if is_json else print_line(f"{view.status}: {view.why}".removesuffix(": "))
+        return DONE
+
+    execute(Reach(database, app), act)

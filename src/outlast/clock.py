@@ -1,0 +1,58 @@
+"""The only reader of time. Nothing else in the library asks what time it is, so that a test can move it."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a part of the engine reads time from."""
+
+    def now(self) -> datetime:
+        """Return the current instant, aware and in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back, for measuring how long something took."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class StoreClock:
+    """The database's time, estimated between two answers from it by the machine's monotonic clock.
+
+    It is what a body sees as the time of a record, and what decides inside a worker whether a timer has come due. A
+    database decides by its own clock in its own statements; this estimate is never a predicate there.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._instant = clock.now()
+        self._measured = clock.monotonic()
+
+    def correct(self, instant: datetime) -> None:
+        """Take what the database has just said its time is."""
+        self._instant = instant
+        self._measured = self._clock.monotonic()
+
+    def now(self) -> datetime:
+        return self._instant + timedelta(seconds=self._clock.monotonic() - self._measured)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+
+def ensure_aware(instant: datetime, name: str) -> datetime:
+    """Return `instant` in UTC; a naive one is refused, because it means another moment on each machine."""
+    if instant.utcoffset() is None:  # a tzinfo may decline to answer, and then the instant is as naive as without one
+        raise ValueError(f"{name} has no time zone: write datetime(..., tzinfo=UTC)")
+    return instant.astimezone(UTC)

@@ -1,0 +1,226 @@
+"""Context: what a task body may ask for, over any engine's `RunDriver`.
+
+It types, checks, names and numbers durable calls; what becomes of them is the driver's business. It keeps no state of
+its own besides what tells calls apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import uuid as uuid_module
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from types import MethodType, TracebackType
+from typing import Any, Generic, ParamSpec, Self, cast, overload
+from weakref import WeakKeyDictionary
+
+from typing_extensions import TypeVar
+
+from outlast.branch import current_branch
+from outlast.clock import ensure_aware
+from outlast.driver import RunDriver, StepCall, Timer
+from outlast.duration import Duration, as_duration
+from outlast.errors import UsageError, WaitTimeoutError
+from outlast.ids import derived_random, derived_uuid
+from outlast.payload import digest
+from outlast.step import Step, StepOptions, function_name
+from outlast.step_key import StepKey
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", default=Any)
+
+
+class Context(Generic[S]):
+    """A body's way to durable work. It belongs to one execution of one run and is of no use outside of the body."""
+
+    def __init__(self, driver: RunDriver) -> None:
+        self._driver = driver
+
+    def __repr__(self) -> str:
+        return f"<context of run {self.run_id}>"
+
+    # --- facts ---------------------------------------------------------------------------------------------------------
+    @property
+    def run_id(self) -> str:
+        return self._driver.facts.run_id
+
+    @property
+    def kind(self) -> str:
+        return self._driver.facts.kind
+
+    @property
+    def version(self) -> int:
+        return self._driver.facts.version
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the run is ended, if it was enqueued with a deadline."""
+        return self._driver.facts.deadline
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the caller sent along with the input."""
+        return dict(self._driver.facts.headers)
+
+    @property
+    def services(self) -> S:
+        """The application's services, as given to `connect(services=...)`; a body hands them to no step, steps use `this_step`."""
+        return cast("S", self._driver.services)
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that is silent while the body replays, so that each line comes once."""
+        return self._driver.log
+
+    # --- values that are the same at every replay ------------------------------------------------------------------------
+    def now(self) -> datetime:
+        """Return the time of the record that the body was handed last, in UTC; the run's first claim before any. Writes nothing."""
+        return self._driver.now()
+
+    def uuid(self) -> uuid_module.UUID:
+        """Return a UUID that is the same at every replay and in no other run, from the run's seed and this call's place."""
+        return derived_uuid(self._driver.facts.seed, self._driver.facts.generation, str(self._key("$uuid")))
+
+    def random(self) -> float:
+        """Return a float in [0, 1) that is the same at every replay."""
+        return derived_random(self._driver.facts.seed, self._driver.facts.generation, str(self._key("$random")))
+
+    # --- steps -----------------------------------------------------------------------------------------------------------
+    # `Coroutine[object, None, R]`, not `[Any, Any, R]`: with an Any in it mypy cannot choose among gather's overloads and says Any.
+    @overload
+    def step(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]: ...
+    @overload
+    def step(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]: ...
+    def step(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Run a function once and remember what it returned; at a replay return that without running it.
+
+        The body goes on when the result is durable, and gets it decoded from its stored form. An attempt that raises
+        is followed by another as the step's policy says; a delay of two seconds or more holds no slot. When attempts
+        are used up the body gets `StepFailedError`, now and at every replay. A crash before the result was durable runs the
+        step again, so what a step does outside should bear that, or be an effect.
+        """
+        return self._step(function, args, kwargs)
+
+    async def _step(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        declared, args = as_step(function, args)
+        arguments = declared.signature.encode_arguments(args, kwargs, f"arguments of step {declared.options.name}")
+        key = self._key(declared.options.name)
+        return await self._handed(key, self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else "")))
+
+    # --- time --------------------------------------------------------------------------------------------------------------
+    def sleep(self, duration: Duration) -> Coroutine[object, None, None]:
+        """Sleep durably; from two seconds on the run holds no slot meanwhile. Counted from `now()`, so a crash does not prolong it."""
+        return self._sleep(self.now() + self._duration(duration))
+
+    def sleep_until(self, instant: datetime) -> Coroutine[object, None, None]:
+        """Sleep durably until an instant, which must be aware; one in the past returns at once."""
+        try:
+            return self._sleep(ensure_aware(instant, "instant"))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    async def _sleep(self, due_at: datetime) -> None:
+        key = self._key("sleep")
+        await self._handed(key, self._driver.wait(key, Timer(due_at)))
+
+    def timeout(self, duration: Duration) -> DurableTimeout:
+        """Limit a block durably: `async with ctx.timeout("7d"):` raises `WaitTimeoutError` when the time is over.
+
+        What the block awaits then is given up, as by a cancel. The time is counted from `now()` at its beginning and
+        goes on while the run is parked or its worker is gone. `asyncio.timeout` around a durable call is a mistake:
+        its clock begins anew at each replay.
+        """
+        return DurableTimeout(self, self._driver, self._duration(duration))
+
+    def _duration(self, duration: Duration) -> Any:
+        try:
+            return as_duration(duration)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    # --- identity ------------------------------------------------------------------------------------------------------------
+    def _key(self, name: str) -> StepKey:
+        """Name the call that the running branch makes now."""
+        branch = current_branch()
+        if branch is None:
+            raise UsageError(f"ctx.{name.lstrip('$')} was called outside of its body, or in a step: durable calls belong to the body's own code and its tasks")
+        return StepKey(branch.path, name, branch.number(name))
+
+    async def _handed(self, key: StepKey, future: asyncio.Future[Any]) -> Any:
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._driver.give_up(key)
+            raise
+
+
+class DurableTimeout:
+    """The block of `ctx.timeout`."""
+
+    def __init__(self, context: Context[Any], driver: RunDriver, duration: Any) -> None:
+        self._context = context
+        self._driver = driver
+        self._duration = duration
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        task = asyncio.current_task()
+        self._key = self._context._key("timeout")
+        if task is None:
+            raise UsageError("ctx.timeout works in a task body")
+        self._task = task
+        self._cancels_before = task.cancelling()
+        self._timer = self._driver.wait(self._key, Timer(self._driver.now() + self._duration, is_timeout=True))
+        self._timer.add_done_callback(self._expire)
+        return self
+
+    def _expire(self, timer: asyncio.Future[Any]) -> None:
+        if not timer.cancelled() and timer.exception() is None:
+            self._is_over = True
+            self._task.cancel()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._is_over:
+            self._timer.cancel()
+            self._driver.give_up(self._key)
+            return
+        if self._task.uncancel() <= self._cancels_before and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise WaitTimeoutError(f"the block's time was over after {self._duration}", run_id=self._context.run_id) from error
+
+
+def as_step(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Step[..., Any], tuple[Any, ...]]:
+    """Return what a body handed to `ctx.step` as a declared step and its arguments; a partial's arguments are the call's own."""
+    if isinstance(function, Step):
+        return function, args
+    if isinstance(function, functools.partial):
+        if function.keywords:
+            raise UsageError("a partial with keywords is not one step's call: pass the keywords to ctx.step")
+        return as_step(function.func, (*function.args, *args))
+    if not callable(function):
+        raise UsageError(f"ctx.step takes a function and its arguments, not {function!r}; write ctx.step(function, ...) without calling it")
+    if isinstance(function, MethodType):
+        declared = _declared(function.__func__)
+        return declared.__get__(function.__self__, type(function.__self__)), args
+    return _declared(function), args
+
+
+def _declared(function: Callable[..., Any]) -> Step[..., Any]:
+    """Return a plain function as a step with default options, made once as long as the function lives."""
+    try:
+        declared = _DECLARED.get(function)
+    except TypeError:  # not hashable, or not weakly referable: made anew each time
+        return Step(function, StepOptions(function_name(function)))
+    if declared is None:
+        declared = Step(function, StepOptions(function_name(function)))
+        try:
+            _DECLARED[function] = declared
+        except TypeError:
+            pass  # as above
+    return declared
+
+
+_DECLARED: WeakKeyDictionary[Callable[..., Any], Step[..., Any]] = WeakKeyDictionary()

@@ -1,0 +1,138 @@
+"""PostgresDatabase: the database's address, its few connections, and the settings that every transaction begins with.
+
+It works through a pooler in transaction mode: no prepared statements, no start-up options, nothing set for longer than
+a transaction. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+from weakref import WeakSet
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+from psycopg.types.string import TextLoader
+
+from outlast.errors import UnavailableError
+from outlast.limits import CONNECTIONS_MAX, ENQUEUE_TIMEOUT, IDLE_IN_TRANSACTION_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT
+
+from .address import parse_address, shown_address
+from .connections import Connection, Connections
+from .refusals import translate
+from .transaction import PostgresTransaction
+
+
+class PostgresDatabase:
+    """One PostgreSQL database; see `outlast.database.transaction.Database`."""
+
+    def __init__(self, url: str, *, direct_url: str | None = None, connections: int = CONNECTIONS_MAX, role: str = "") -> None:
+        """`direct_url` reaches the server itself where `url` goes through a pooler. `role` is shown in `pg_stat_activity`."""
+        self._settings = parse_address(url)
+        self._direct_settings = parse_address(direct_url) if direct_url else self._settings
+        self._application = f"outlast {role}".strip()
+        self._connections = Connections(self._make, connections, ENQUEUE_TIMEOUT)
+        self._doubtful: WeakSet[Connection] = WeakSet()
+
+    @property
+    def url(self) -> str:
+        return shown_address(self._settings)
+
+    @contextmanager
+    def transaction(self) -> Iterator[PostgresTransaction]:
+        with self._open("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", _WRITE_SETTINGS) as transaction:
+            yield transaction
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresTransaction]:
+        with self._open("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", _READ_SETTINGS) as transaction:
+            yield transaction
+
+    def now(self) -> datetime:
+        with self.reading() as tx:
+            return cast(datetime, tx.run("SELECT clock_timestamp()").all()[0][0])
+
+    def execute_alone(self, sql: str, parameters: dict[str, Any]) -> None:
+        """Run one statement outside a transaction block: what is lost with it must not matter, for nothing is fenced."""
+        connection = self._connections.take()
+        try:
+            connection.execute(sql, parameters)
+        except psycopg.Error as error:
+            raise translate(error, is_commit_sent=True) from error
+        finally:
+            self._connections.give_back(connection)
+
+    def connect_direct(self, role: str) -> Connection:
+        """Make a connection to the server itself that belongs to the caller, who closes it."""
+        return _connect(self._direct_settings, f"{self._application} {role}")
+
+    def close(self) -> None:
+        self._connections.close()
+
+    @contextmanager
+    def _open(self, begin: str, settings: str) -> Iterator[PostgresTransaction]:
+        connection = self._connections.take()
+        try:
+            transaction = PostgresTransaction(connection, lambda: self._is_doubtful(connection))
+            with transaction.open(begin, settings):
+                yield transaction
+        finally:
+            self._connections.give_back(connection)
+
+    def _make(self) -> Connection:
+        connection = _connect(self._settings, self._application)
+        connection.add_notice_handler(lambda notice: self._note(connection, notice))
+        return connection
+
+    def _note(self, connection: Connection, notice: psycopg.errors.Diagnostic) -> None:
+        """Remember that the server stopped waiting for a synchronous standby: the commit may yet be lost with this server."""
+        if notice.source_function == "SyncRepWaitForLSN":
+            self._doubtful.add(connection)
+
+    def _is_doubtful(self, connection: Connection) -> bool:
+        if connection not in self._doubtful:
+            return False
+        self._doubtful.discard(connection)
+        return True
+
+
+def _connect(settings: dict[str, str], application: str) -> Connection:
+    try:
+        connection = psycopg.connect(
+            **{"application_name": application} | settings,  # type: ignore[arg-type]  # libpq's own settings are all text
+            autocommit=True,
+            prepare_threshold=None,
+        )
+    except psycopg.Error as error:
+        raise UnavailableError(str(error).strip()) from error
+    for name, loader in (("uuid", TextLoader), ("json", TextLoader), ("timestamptz", _InstantLoader)):
+        connection.adapters.register_loader(name, loader)
+    return connection
+
+
+class _InstantLoader(Loader):
+    """Instants in UTC whatever the role's time zone is; psycopg's own loader asks the session, which a pooler shares."""
+
+    def load(self, data: Buffer) -> datetime:
+        return datetime.fromisoformat(bytes(data).decode()).astimezone(UTC)
+
+
+def _milliseconds(duration: timedelta) -> str:
+    return f"{round(duration.total_seconds() * 1000)}ms"
+
+
+# One statement for all, because each message of a pipeline costs the server a parse and a plan.
+_READ_SETTINGS = f"""\
+SELECT set_config('lock_timeout', '{_milliseconds(LOCK_TIMEOUT)}', true),
+    set_config('statement_timeout', '{_milliseconds(STATEMENT_TIMEOUT)}', true),
+    set_config('idle_in_transaction_session_timeout', '{_milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)}', true),
+    set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), set_config('jit', 'off', true)"""
+
+# A table that was never analysed looks small to the planner, and a hash join over a million runs then looks cheap.
+# Every statement of a writing transaction is served by an index, so that the other ways are simply taken away.
+# An administrator's stricter synchronous_commit stays.
+_WRITE_SETTINGS = f"""{_READ_SETTINGS},
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+    set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true),
+    set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
+        ELSE current_setting('synchronous_commit') END, true)"""

@@ -1,0 +1,127 @@
+"""TaskEngine: the port that applications depend on, and Capabilities: what an engine can and cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, overload
+
+from typing_extensions import TypeVar
+
+from outlast.duration import Duration
+from outlast.run import CancelOutcome, Run, RunView
+from outlast.task_ref import TaskRef
+
+I = TypeVar("I")
+O = TypeVar("O")
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do. It decides which conformance tests apply, and asking for the rest is a `NotSupportedError`."""
+
+    engine: str
+    """Its name, for people."""
+    has_idempotency_keys: bool = True
+    has_priorities: bool = True
+    has_deadlines: bool = True
+    has_delays: bool = True
+    has_operator_retry: bool = True
+    has_process_steps: bool = True
+    has_fencing_tokens: bool = True
+    keeps_keys_for_ever: bool = True
+    """An idempotency key holds as long as keys are kept, also after its run was pruned."""
+    proves_death: bool = True
+    """A killed worker's runs go on before its lease is over."""
+    payload_bytes_max: int = 1 << 20
+
+
+class TaskEngine(Protocol):
+    """Durable execution of tasks.
+
+    Everything a caller gets an answer for has been committed. What could not be stored raises within ten seconds:
+    `UnavailableError` when the database does not answer. Nothing is buffered in memory.
+    """
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @overload
+    async def enqueue(
+        self,
+        task: TaskRef[None, O],
+        /,
+        *,
+        idempotency_key: str | None = None,
+        available_at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int = 0,
+        queue: str = "default",
+        deadline: datetime | None = None,
+        tags: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> Run[O]: ...
+    @overload
+    async def enqueue(
+        self,
+        task: TaskRef[I, O],
+        input: I,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        available_at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int = 0,
+        queue: str = "default",
+        deadline: datetime | None = None,
+        tags: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> Run[O]:
+        """Accept a run. When this returns, the run survives the loss of every process and a restart of the database.
+
+        Args:
+            input: Of the task's input type; leave it out for a task without one.
+            idempotency_key: The same key, the same run, for as long as keys are kept; per kind. `Run.created` tells.
+            available_at: Not before this instant, which must be aware.
+            delay: Not before this has passed; not together with `available_at`.
+            priority: -100 to 100, smaller first. One run in ten is taken by age alone, so none waits for ever.
+            deadline: A run that is not over by then ends `failed`.
+            tags: For people who filter.
+            headers: Sent along, and shown to the body as `ctx.headers`.
+
+        Raises:
+            UnknownTaskError: A `Task` that this engine was not given. A `task_ref` is accepted from anywhere.
+            PayloadError: The input is not of its type or cannot be stored; nothing was written.
+            IdempotencyConflictError: The key was used with another input.
+            UnavailableError: The database did not answer. The run may exist if the connection broke at the wrong
+                moment; with an idempotency key the call can be repeated without harm.
+        """
+        ...
+
+    async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome:
+        """Ask for a run to end as `canceled`. Once accepted, the run never succeeds.
+
+        What never ran is over at once; of the others the bodies are told within a second. Repeated, it changes nothing.
+        Raises `RunNotFoundError`.
+        """
+        ...
+
+    async def get(self, run_id: str, /) -> RunView:
+        """Return what is known of a run. Raises `RunNotFoundError`."""
+        ...
+
+    async def find(self, run_id: str, /) -> RunView | None:
+        """Return what is known of a run, or None when there is none."""
+        ...
+
+    async def start(self, *, queues: Sequence[str] = ("default",), concurrency: int = 50) -> None:
+        """Begin to execute runs of this engine's tasks from these queues, at most `concurrency` bodies at once."""
+        ...
+
+    async def stop(self, *, timeout: Duration = 30.0) -> None:
+        """Stop within the time-out: claim nothing more, let bodies finish, tell and release the rest. May be called twice.
+
+        A run whose body does not end is left to the lease, and named in the log and in `left`.
+        """
+        ...

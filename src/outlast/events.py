@@ -1,0 +1,87 @@
+"""Events: named things that happen in an engine, and who wants to hear of them: logs, metrics, tests.
+
+A listener is called at once, on the thread where it happens, and must return at once. What it raises is logged and
+otherwise ignored. Nothing in the engine depends on a listener.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+logger = logging.getLogger("outlast")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened. The names are listed in `NAMES`."""
+
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+NAMES = {
+    "worker_started": "worker, name",
+    "worker_stopped": "worker, left: ids of runs whose bodies did not end",
+    "lease_renewed": "worker",
+    "lease_lost": "worker, reason",
+    "worker_ended": "worker, end: `dead` or `silent`, as found by this watcher",
+    "runs_claimed": "runs: ids",
+    "run_started": "run, kind, token",
+    "run_parked": "run, due_at",
+    "run_ended": "run, kind, status",
+    "run_recovered": "run, status: what a watcher made of an orphan",
+    "run_told": "run, reason",
+    "write_refused": "run, token, what: the database refused a write of an older claim, or after a cancel",
+    "step_attempt_started": "run, step, attempt",
+    "step_recorded": "run, step, outcome",
+    "foreign_await": "run, kind, version, place",
+    "commit_unknown": "what: a connection broke at a commit, and reading resolves it",
+    "store_unavailable": "what, error",
+    "store_available": "what",
+    "wakes_deaf": "error",
+    "before_store": "call: a fault point before a transaction of this name",
+    "after_store": "call: a fault point after its commit",
+}
+"""Every event and its facts."""
+
+
+class Events:
+    """The listeners of one engine."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Callable[[Event], None], ...] = ()
+        self._changing = threading.Lock()
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `listener` for every event from now on; call what is returned to stop that."""
+
+        def subscribed(event: Event) -> None:  # an object of its own, so that one who subscribed twice can stop once
+            listener(event)
+
+        with self._changing:
+            self._listeners = (*self._listeners, subscribed)
+
+        def unsubscribe() -> None:
+            with self._changing:
+                self._listeners = tuple(other for other in self._listeners if other is not subscribed)
+
+        return unsubscribe
+
+    @property
+    def has_listeners(self) -> bool:
+        """Ask before making facts that cost something."""
+        return bool(self._listeners)
+
+    def emit(self, name: str, /, **facts: Any) -> None:
+        if not self._listeners:
+            return
+        event = Event(name, facts)
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a listener failed at %s", name)

@@ -1,0 +1,20 @@
+"""Backend: one database as the native engine uses it, put together by `connect`."""
+
+from dataclasses import dataclass
+
+from outlast.database.transaction import Database
+from outlast.native.liveness import Liveness
+from outlast.native.schema import Schema
+from outlast.native.store import Store
+from outlast.native.wakes import Wakes
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The parts of one database."""
+
+    database: Database
+    schema: Schema
+    store: Store
+    liveness: Liveness
+    wakes: Wakes

@@ -1,0 +1,72 @@
+"""Call: one durable call of a body that is being executed, from when it is asked for until it is handed over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+
+from outlast.driver import Handed, StepCall, Timer
+from outlast.run import Progress
+from outlast.step_key import StepKey
+
+from .history import RecordKind
+from .replay import NOT_STARTED, OpenCall
+
+
+class CallState(Enum):
+    """Where a call stands."""
+
+    RECORDED = auto()
+    """It has a record, which is handed over in its turn."""
+    GIVEN_UP = auto()
+    """It is recorded as given up: the body has to withdraw from it again."""
+    DEFERRED = auto()
+    """It waits until the replay has nothing more to hand over."""
+    PERFORMING = auto()
+    """An attempt is in progress, or its record is on its way: the run cannot park."""
+    RETRYING = auto()
+    """The next attempt begins at `due_at`."""
+    WAITING = auto()
+    """A timer that comes due at `due_at`."""
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call and what becomes of it."""
+
+    key: StepKey
+    kind: RecordKind
+    future: Handed
+    state: CallState
+    step: StepCall | None = None
+    timer: Timer | None = None
+    open: OpenCall = NOT_STARTED
+    due_at: datetime | None = None
+    work: asyncio.Task[None] | asyncio.TimerHandle | None = None
+    """What is going on for it: an attempt, or the timer of the next one."""
+    attempts: int = 0
+    """Attempts that ended with an error and count."""
+    last_attempt: int = 0
+    """The number of the last attempt ever made."""
+    is_recorded: bool = False
+    """Its record joined a flush."""
+    is_stopped: bool = False
+    """Nobody waits for what its attempt returns."""
+    progress: Progress | None = None
+    """What the last attempt in this execution reported."""
+
+    @property
+    def digest(self) -> str:
+        return self.step.digest if self.step is not None else ""
+
+    @property
+    def can_park(self) -> bool:
+        return self.state in (CallState.RETRYING, CallState.WAITING, CallState.GIVEN_UP)
+
+    def stop(self) -> None:
+        """Cancel what goes on for it in this process."""
+        if self.work is not None:
+            self.work.cancel()
+            self.work = None

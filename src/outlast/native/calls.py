@@ -1,0 +1,118 @@
+"""Calls: the engine's way to its database. Store transactions run on threads; nothing else of the engine blocks.
+
+It counts how long the database has been answering without a break, which is what a judge of silence must know, and it
+is where faults are injected: before and after every transaction an event with the call's name is emitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from outlast.clock import Clock
+from outlast.database.transaction import Database, Refusal, RefusedError, Transaction
+from outlast.errors import CommitUnknownError, UnavailableError
+from outlast.events import Events
+from outlast.ids import jitter
+from outlast.limits import CONNECTIONS_MAX
+
+R = TypeVar("R")
+logger = logging.getLogger("outlast")
+
+_BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 5.0  # seconds: a blip costs little, an outage no storm
+_PASSING = (Refusal.BUSY, Refusal.FULL, Refusal.READ_ONLY)
+
+
+class Calls:
+    """Runs functions of an open transaction on threads of its own."""
+
+    def __init__(self, database: Database, events: Events, clock: Clock, *, threads: int = CONNECTIONS_MAX, name: str = "outlast-store") -> None:
+        self._database = database
+        self._events = events
+        self._clock = clock
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._whole_since = clock.monotonic()
+        self._is_whole = True
+
+    @property
+    def whole_for(self) -> float:
+        """Seconds for which every call has been answered."""
+        return self._clock.monotonic() - self._whole_since if self._is_whole else 0.0
+
+    def write(self, name: str, function: Callable[[Transaction], R]) -> Awaitable[R]:
+        """Run `function` in a transaction; what it returned is returned after the commit."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, self.write_blocking, name, function)
+
+    def read(self, name: str, function: Callable[[Transaction], R]) -> Awaitable[R]:
+        """Run `function` in a short transaction that reads."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._read, name, function)
+
+    def other(self, function: Callable[[], R]) -> Awaitable[R]:
+        """Run something that blocks and is no transaction."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    def write_blocking(self, name: str, function: Callable[[Transaction], R]) -> R:
+        self._events.emit("before_store", call=name)
+        try:
+            with self._database.transaction() as tx:
+                result = function(tx)
+        except UnavailableError as error:
+            self._broken(name, error)
+            raise
+        self._answered(name)
+        self._events.emit("after_store", call=name)
+        return result
+
+    def _read(self, name: str, function: Callable[[Transaction], R]) -> R:
+        self._events.emit("before_store", call=name)
+        try:
+            with self._database.reading() as tx:
+                result = function(tx)
+        except UnavailableError as error:
+            self._broken(name, error)
+            raise
+        self._answered(name)
+        self._events.emit("after_store", call=name)
+        return result
+
+    def _broken(self, name: str, error: Exception) -> None:
+        if isinstance(error, CommitUnknownError):
+            self._events.emit("commit_unknown", what=name)
+        if self._is_whole:
+            self._is_whole = False
+            logger.warning("the database does not answer (%s): %s", name, error)
+            self._events.emit("store_unavailable", what=name, error=str(error))
+
+    def _answered(self, name: str) -> None:
+        if not self._is_whole:
+            self._whole_since = self._clock.monotonic()
+            self._is_whole = True
+            logger.warning("the database answers again (%s)", name)
+            self._events.emit("store_available", what=name)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+
+class Backoff:
+    """Growing, spread delays between tries of something that fails for now."""
+
+    def __init__(self) -> None:
+        self._delay = _BACKOFF_FIRST
+
+    def next(self) -> float:
+        """Return how many seconds to wait before the next try."""
+        delay = self._delay * (0.5 + jitter())
+        self._delay = min(self._delay * 2, _BACKOFF_MAX)
+        return delay
+
+    def reset(self) -> None:
+        self._delay = _BACKOFF_FIRST
+
+
+def is_passing(error: Exception) -> bool:
+    """Tell whether the same call may succeed later without anything being changed."""
+    return isinstance(error, UnavailableError) or (isinstance(error, RefusedError) and error.refusal in _PASSING)

@@ -1,0 +1,171 @@
+"""Claimer: takes runs for a worker's free slots.
+
+Theory of operation. One loop: as many runs as there are free slots, in one transaction after a fence. What was claimed for
+the first time has no history and begins at once; for the others it is read in a later transaction, which cannot be older
+than the claim. When there is nothing to claim the worker asks in the database to be woken, looks once more (what came
+in between would else wake nobody), and sleeps until it is woken, a timer comes due, or a poll's time has come.
+
+After a claim of unknown outcome the rows are read: what the database says is ours and no body has, was claimed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from functools import partial
+
+from outlast.database.transaction import Transaction
+from outlast.errors import CommitUnknownError, OutlastError
+from outlast.limits import CLAIM_RUNS_MAX, LANE_PROBE_FACTOR
+
+from .calls import Backoff
+from .delivery import Delivery
+from .ending import released
+from .executions import Executions
+from .incarnation import Incarnation
+from .runtime import Runtime
+from .selection import choose, oldest_share
+from .store import ClaimedRun
+
+logger = logging.getLogger("outlast")
+
+
+class Claimer:
+    """The claim loop of one worker."""
+
+    def __init__(self, runtime: Runtime, executions: Executions, queues: dict[int, str], nudge: asyncio.Event) -> None:
+        self._runtime = runtime
+        self._executions = executions
+        self._queues = queues
+        self._lanes = tuple(queues)
+        self._nudge = nudge
+        self._claiming = asyncio.Lock()
+        self._claimed_count = 0
+        self._is_idle = False
+        self._is_stopping = False
+        self.delivery = Delivery(runtime.calls, runtime.store, runtime.at)
+        self.incarnation: Incarnation | None = None
+
+    def use(self, incarnation: Incarnation) -> None:
+        """Claim under this identity from now on."""
+        self.incarnation = incarnation
+        self._is_idle = False
+        self._nudge.set()
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self._nudge.set()
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        backoff = Backoff()
+        while not self._is_stopping:
+            try:
+                await self._claim_or_wait()
+                backoff.reset()
+            except OutlastError as error:
+                logger.debug("nothing could be claimed for now: %s", error)
+                await asyncio.sleep(backoff.next())
+            except Exception:
+                logger.exception("claiming failed")
+                await asyncio.sleep(backoff.next())
+
+    async def _claim_or_wait(self) -> None:
+        incarnation, slots = self.incarnation, self._executions.free_slots
+        self._nudge.clear()
+        if incarnation is None or incarnation.is_over or not incarnation.checkpoints.has_room or slots <= 0:
+            await self._sleep(self.delivery.due_in(self._runtime.time.now()))
+        elif not await self._claim(incarnation, min(slots, CLAIM_RUNS_MAX)) and not self._nudge.is_set():
+            await self._rest(incarnation)
+        await self.delivery.wake_when_due(self._runtime.time.now())
+
+    async def _rest(self, incarnation: Incarnation) -> None:
+        runtime = self._runtime
+        if not self._is_idle:
+            await runtime.calls.write("set_idle", lambda tx: runtime.store.set_idle(tx, incarnation.id, True))
+            self._is_idle = True
+        look = await self.delivery.look(self._lanes)
+        runtime.time.correct(look.now)
+        if look.has_due or (look.has_pending and not self._executions.suspects):
+            return
+        runtime.backend.wakes.set_eager(False)
+        await self._sleep(self.delivery.due_in(look.now))
+
+    async def _sleep(self, limit: timedelta) -> None:
+        if self._is_stopping:
+            return
+        try:
+            await asyncio.wait_for(self._nudge.wait(), limit.total_seconds())
+        except TimeoutError:
+            return
+
+    # --- one claim ---------------------------------------------------------------------------------------------------------
+    async def _claim(self, incarnation: Incarnation, slots: int) -> bool:
+        async with self._claiming:
+            claims = await self._take(incarnation, slots)
+            if not claims:
+                return False
+            self._runtime.time.correct(claims[0].claimed_at)
+            self._runtime.backend.wakes.set_eager(True)
+            self._is_idle = False
+            self._claimed_count += len(claims)
+            await self._begin(claims, incarnation)
+            return True
+
+    async def _take(self, incarnation: Incarnation, slots: int) -> list[ClaimedRun]:
+        runtime = self._runtime
+        try:
+            return await runtime.calls.write("claim_runs", partial(self._claim_in, incarnation.id, slots))
+        except CommitUnknownError:
+            held = await runtime.insist("what was claimed", lambda: self._list_held(incarnation), lambda: incarnation.is_over)
+            return [claim for claim in held or [] if claim.id not in self._executions.registry]
+
+    async def _list_held(self, incarnation: Incarnation) -> list[ClaimedRun]:
+        return await self._runtime.read("list_held", lambda tx: self._runtime.store.list_held(tx, incarnation.id))
+
+    def _claim_in(self, worker_id: int, slots: int, tx: Transaction) -> list[ClaimedRun]:
+        store, now = self._runtime.store, self._runtime.at()
+        suspects = 0 if self._executions.suspects else 1
+        by_age = oldest_share(self._claimed_count, slots)
+        store.fence(tx, worker_id)
+        seen = store.probe_lanes(tx, self._lanes, slots * LANE_PROBE_FACTOR, with_suspects=suspects > 0, now=now)
+        oldest = store.probe_oldest(tx, self._lanes, by_age, with_suspects=suspects > 0, now=now) if seen and by_age else []
+        chosen = choose(seen, oldest, self._queues, slots=slots, by_age=by_age, excluded=self._executions.excluded, suspects=suspects)
+        claims = store.claim_runs(tx, worker_id, chosen, slots, now) if chosen else []
+        if claims and self._is_idle:
+            store.set_idle(tx, worker_id, False)
+        return claims
+
+    async def _begin(self, claims: list[ClaimedRun], incarnation: Incarnation) -> None:
+        again = [claim for claim in claims if claim.token != 1]
+        for claim in claims:
+            if claim.token == 1:
+                self._executions.begin(claim, None, incarnation.checkpoints)
+        if not again:
+            return
+        runtime, holds = self._runtime, [claim.hold for claim in again]
+        contexts = await runtime.insist(
+            "the histories of claimed runs",
+            lambda: runtime.read("read_contexts", lambda tx: runtime.store.read_contexts(tx, holds, runtime.at())),
+            lambda: incarnation.is_over,
+        )
+        for claim in again:
+            if contexts is not None and claim.hold in contexts:
+                self._executions.begin(claim, contexts[claim.hold], incarnation.checkpoints)
+
+    # --- strays --------------------------------------------------------------------------------------------------------------
+    async def compare_holds(self) -> None:
+        """Compare the database's rows with the registry: let strays go, and tell bodies that have lost their rows."""
+        incarnation = self.incarnation
+        if incarnation is None or incarnation.is_over:
+            return
+        async with self._claiming:  # a claim that is under way is in one of the two and not yet in the other
+            known = set(self._executions.registry)
+            held = await self._list_held(incarnation)
+            strays = self._executions.compare(held, known)
+        for claim in strays:
+            logger.warning("run %s is ours in the database and no body has it: it is let go", claim.id)
+            checkpoint = released(claim).checkpoint
+            if checkpoint is not None:
+                incarnation.checkpoints.add(checkpoint, lambda landing, error: None)

@@ -1,0 +1,67 @@
+"""Delivery: moves what has come due to where it can be claimed.
+
+A pass is a repeated query over an index, done by every worker, a page at a time and skipping what is locked; none of it
+is kept in memory but when the next timer comes due, which is only a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from outlast.limits import FLAGS_POLL, IDLE_POLL, TIMER_BATCH
+
+from .calls import Calls
+from .store import Look, Store
+
+_SOON = timedelta(milliseconds=1)
+
+
+class Delivery:
+    """The timer pass of one worker."""
+
+    def __init__(self, calls: Calls, store: Store, now: Callable[[], datetime | None]) -> None:
+        self._calls = calls
+        self._store = store
+        self._now = now
+        self._next_due_at: datetime | None = None
+        self._passed_at: datetime | None = None
+
+    async def look(self, lanes: tuple[int, ...]) -> Look:
+        """Look for work and for the next timer, in one statement."""
+        look = await self._calls.read("look", lambda tx: self._store.look(tx, lanes, self._now()))
+        self._next_due_at = look.next_due_at
+        return look
+
+    def due_in(self, now: datetime) -> timedelta:
+        """Return how long a worker may sleep before a timer comes due, or its poll's time has come."""
+        if self._next_due_at is None:
+            return IDLE_POLL
+        return max(_SOON, min(IDLE_POLL, self._next_due_at - now))
+
+    async def wake_when_due(self, now: datetime) -> set[int]:
+        """Make a pass if a known timer has come due, or a busy worker has not made one for a while; return the lanes woken."""
+        is_due = self._next_due_at is not None and self._next_due_at <= now
+        if not is_due and self._passed_at is not None and now - self._passed_at < FLAGS_POLL:
+            return set()
+        if not is_due and self._next_due_at is None and self._passed_at is not None and now - self._passed_at < IDLE_POLL:
+            return set()
+        self._passed_at = now
+        return await self.wake()
+
+    async def wake(self) -> set[int]:
+        """Move every waiting run whose time has come to `pending`."""
+        lanes: set[int] = set()
+        while True:
+            page = await self._calls.write("wake_due", lambda tx: self._store.wake_due(tx, TIMER_BATCH, self._now()))
+            lanes |= page
+            if not page:
+                self._next_due_at = None
+                return lanes
+
+    async def end_overdue(self) -> int:
+        """Deal with runs that reached their deadline while nobody held them."""
+        count = 0
+        while page := await self._calls.write("end_overdue", lambda tx: self._store.end_overdue(tx, TIMER_BATCH, self._now())):
+            count += page
+        return count

@@ -1,0 +1,471 @@
+"""NativeDriver: the RunDriver of the built-in engine, between a body, its replay and the checkpoints.
+
+Theory of operation. A driver executes one claim of one run. The body asks through `Context` (`perform`, `wait`,
+`give_up`); the replay says what each call finds; what is missing is performed, and its record joins the group commit.
+Records that are durable are handed to the body one at a time, each at a standstill. When the body stands still and
+only waits, the run parks: the body is closed from outside, and its next execution replays.
+
+One end. `_finish` is entered once, by whatever comes first: the body's end, a park, a changed history, a cancel, a
+lost lease, a stop of the worker. It closes the body and writes at most one checkpoint that leaves `running`. What the
+database refuses there is read back, because the only lawful reasons are a newer claim and a cancel.
+
+It must never raise anything into a body to park it, never write after the claim was lost, and never start an attempt
+once an end was entered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any
+
+from outlast.branch import NO_BODY, Branches, Stillness
+from outlast.context import Context
+from outlast.driver import Handed, RunFacts, StepCall, Timer
+from outlast.errors import CancelRequested, HistoryMismatchError, LimitExceededError, OutlastError, PayloadError, StepFailedError, StepStuckError
+from outlast.failure import Failure
+from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, SUSPECT_AFTER_LOSSES, TIMER_IN_MEMORY_MAX
+from outlast.step_key import StepKey
+from outlast.task import Task
+
+from .call import Call, CallState
+from .checkpoints import Checkpoints, Landing
+from .ending import Ending, ended_with, failed, parked, released, succeeded
+from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind, Wait
+from .performer import Performer
+from .replay import Found, Replay
+from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
+
+logger = logging.getLogger("outlast")
+
+STUCK = f"{StepStuckError.__module__}.{StepStuckError.__qualname__}"
+
+
+class BodyClosed(BaseException):
+    """Raised by every `Context` call of a body that is being closed; no code of a body should catch it."""
+
+
+class Phase(Enum):
+    """Where an execution stands."""
+
+    RUNNING = auto()
+    TOLD = auto()
+    """The body was asked to end, and has not yet."""
+    ENDING = auto()
+    """The body is closed or has ended; what it leaves behind is being written."""
+    OVER = auto()
+
+
+class NativeDriver:
+    """One execution of one claimed run."""
+
+    def __init__(
+        self,
+        claim: ClaimedRun,
+        task: Task[Any, Any],
+        *,
+        history: History = EMPTY,
+        checkpoints: Checkpoints,
+        performer: Performer,
+        stillness: Stillness,
+        services: Any,
+        now: Callable[[], datetime],
+        on_end: Callable[[NativeDriver, Ending], None],
+    ) -> None:
+        self.claim = claim
+        self.task = task
+        self.phase = Phase.RUNNING
+        self.is_draining = False
+        self.facts = _facts(claim)
+        self.services = services
+        self.checkpoints = checkpoints
+        self._performer = performer
+        self._stillness = stillness
+        self._loop = asyncio.get_running_loop()
+        self._clock = now
+        self._on_end = on_end
+        self._replay = Replay(history)
+        self._branches = Branches(self._loop)
+        self._calls: dict[StepKey, Call] = {}
+        self._failed_keys: dict[str, StepKey] = {}
+        self._now = claim.started_at
+        self._needs_look = False
+        self._is_settling = False
+        self._record_count = len(history.records)
+        self._record_bytes = history.record_bytes
+        self._root: asyncio.Task[Any] | None = None
+        self._told: CancelRequested | None = None
+        self._has_progress = False
+
+    @functools.cached_property
+    def log(self) -> ReplayLog:
+        return ReplayLog(self)
+
+    # --- what the body asks ------------------------------------------------------------------------------------------
+    def now(self) -> datetime:
+        return self._now
+
+    @property
+    def is_replaying(self) -> bool:
+        return self._replay.is_replaying
+
+    def perform(self, key: StepKey, call: StepCall) -> Handed:
+        return self._ask(Call(key, RecordKind.STEP, Handed(loop=self._loop), CallState.DEFERRED, step=call))
+
+    def wait(self, key: StepKey, timer: Timer) -> Handed:
+        kind = RecordKind.TIMEOUT if timer.is_timeout else RecordKind.SLEEP
+        self._needs_look = self._needs_look or timer.is_timeout
+        return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, timer=timer))
+
+    def give_up(self, key: StepKey) -> None:
+        call = self._calls.pop(key, None)
+        if call is None or self.phase is not Phase.RUNNING:
+            return
+        self._replay.withdraw(key)
+        if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
+            return
+        self._performer.stop(call, "the body gave this step up")
+        if call.kind is not RecordKind.TIMEOUT and not call.is_recorded:
+            self._keep(call, self._record(call, Outcome.GIVEN_UP))
+        self._settle()
+
+    def _ask(self, call: Call) -> Handed:
+        self._check_open()
+        try:
+            found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.step is not None and call.step.step.options.inserted)
+        except HistoryMismatchError as error:
+            self._loop.call_soon(self._fail, error, context=NO_BODY)
+            return call.future
+        self._calls[call.key] = call
+        if found is Found.RECORD:
+            call.state = CallState.RECORDED
+        elif found is Found.GIVEN_UP:
+            call.state = CallState.GIVEN_UP
+        elif found is Found.NOTHING and not self.is_draining:
+            self._begin(call)
+        if call.state is not CallState.PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
+            self._settle()
+        return call.future
+
+    def _check_open(self) -> None:
+        if self.phase is Phase.RUNNING:
+            return
+        if self.phase is Phase.TOLD and self._told is not None:
+            raise CancelRequested(self._told.reason)
+        raise BodyClosed
+
+    # --- performing ----------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        """Begin the body. Raises `PayloadError` when its input cannot be decoded."""
+        context: Context[Any] = Context(self)
+        if self.task.takes_input:
+            body = self.task.body(context, self.task.input.decode(self.claim.input, "input"))
+        else:
+            body = self.task.body(context)
+        self._root = self._branches.start(body)
+        self._root.add_done_callback(self._body_ended, context=NO_BODY)
+
+    def _begin(self, call: Call) -> None:
+        """Perform what has no record."""
+        call.open = self._replay.open_call(call.key)
+        call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
+        if call.timer is not None:
+            call.state = CallState.WAITING
+            self._set_timer(call, call.open.wait.due_at if call.open.wait is not None else call.timer.due_at)
+            return
+        retry_at = max((failure.retry_at for failure in call.open.failures if failure.retry_at is not None and not failure.is_retired), default=None)
+        if retry_at is not None and retry_at > self._clock():
+            call.state = CallState.RETRYING
+            self._set_timer(call, retry_at)
+        else:
+            self._attempt(call)
+
+    def _set_timer(self, call: Call, due_at: datetime) -> None:
+        call.due_at = due_at
+        seconds = max(0.0, (due_at - self._clock()).total_seconds())
+        call.work = self._loop.call_later(seconds, self._timer_due, call, context=NO_BODY)
+
+    def _timer_due(self, call: Call) -> None:
+        """A timer came due by this process's estimate of the database's clock; it may wake a little early."""
+        if self.phase is not Phase.RUNNING or self._calls.get(call.key) is not call:
+            return
+        if call.due_at is not None and self._clock() < call.due_at:
+            self._set_timer(call, call.due_at)
+        elif call.timer is not None:
+            call.state = CallState.PERFORMING
+            self._keep(call, self._record(call, Outcome.RESULT, result="null"))
+        elif not self.is_draining:
+            self._attempt(call)
+
+    def _attempt(self, call: Call) -> None:
+        call.state = CallState.PERFORMING
+        self._performer.begin(call, self)
+
+    def attempt_succeeded(self, call: Call, result: str, started_at: datetime) -> None:
+        """An attempt ended; called by the performer, with the encoded result."""
+        if self._is_awaited(call):
+            self._keep(call, self._record(call, Outcome.RESULT, result=result, started_at=started_at))
+
+    def attempt_failed(self, call: Call, failure: Failure, started_at: datetime, retry_in: Any) -> None:
+        """An attempt ended with an error; `retry_in` is the delay before the next, None after the last one."""
+        if not self._is_awaited(call):
+            return
+        call.attempts += 1
+        call.last_attempt += 1
+        if retry_in is None:
+            self._keep(call, self._record(call, Outcome.ERROR, error=failure, started_at=started_at))
+            return
+        now = self._clock()
+        attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
+        checkpoint = FailureCheckpoint(self.claim.hold, self.claim.generation, attempt)
+        self.checkpoints.add(checkpoint, lambda landing, error: self._failure_landed(call, attempt, landing, error))
+
+    def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
+        if landing is not Landing.KEPT:
+            self._refused(landing, error, f"a failed attempt of {call.key}")
+        elif self._is_awaited(call) and attempt.retry_at is not None:
+            call.state = CallState.RETRYING
+            self._set_timer(call, attempt.retry_at)
+            self._settle()
+
+    def _is_awaited(self, call: Call) -> bool:
+        return self.phase is Phase.RUNNING and self._calls.get(call.key) is call
+
+    # --- records ---------------------------------------------------------------------------------------------------------
+    def _record(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> Record:
+        attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
+        return Record(call.key, self._replay.join_flush(), call.kind, outcome, call.digest, attempts, self._clock(), result, error, started_at)
+
+    def _keep(self, call: Call, record: Record) -> None:
+        call.is_recorded = True
+        self._record_count += 1
+        self._record_bytes += len(record.result or "")
+        if self._record_count > HISTORY_RECORDS_MAX or self._record_bytes > HISTORY_BYTES_MAX:
+            self._loop.call_soon(self._fail, _too_long(self._record_count, self._record_bytes), context=NO_BODY)
+            return
+        checkpoint = StepCheckpoint(self.claim.hold, self.claim.generation, record)
+        self.checkpoints.add(checkpoint, lambda landing, error: self._landed(record, landing, error))
+
+    def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
+        if landing is not Landing.KEPT:
+            self._refused(landing, error, f"the record of {record.key}")
+            return
+        self._replay.land(record)
+        self._has_progress = True
+        if self.phase is not Phase.RUNNING:
+            return
+        if self._branches.has_branched or self._needs_look:
+            self._settle()
+        else:
+            self._at_standstill()
+
+    def _refused(self, landing: Landing, error: OutlastError | None, what: str) -> None:
+        if landing is Landing.BAD:
+            self._fail(error or OutlastError(f"the database cannot store {what}"))
+        elif landing is Landing.LOST:
+            self.lose("the worker's lease was lost")
+        else:
+            self._performer.report_refused(self.claim, what)
+            self.lose(f"the database refused {what}")
+
+    # --- standstill --------------------------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        """Decide what is next as soon as the body stands still."""
+        if self._branches.has_branched or self._needs_look:
+            self._stillness.when_still(self._branches, self._at_standstill)
+        elif not self._is_settling:
+            self._is_settling = True
+            self._loop.call_soon(self._settled, context=NO_BODY)
+
+    def _settled(self) -> None:
+        self._is_settling = False
+        if self._branches.has_branched or self._needs_look:
+            self._settle()
+        else:
+            self._at_standstill()
+
+    def _at_standstill(self) -> None:
+        if self.phase is not Phase.RUNNING or self._root is None or self._root.done():
+            return
+        record = self._replay.next_record()
+        if record is not None:
+            self._hand(record)
+        elif not self._replay.has_ready and not self._begin_deferred():
+            self._consider_parking()
+
+    def _begin_deferred(self) -> bool:
+        deferred = [call for call in self._calls.values() if call.state is CallState.DEFERRED]
+        if self.is_draining or not deferred:
+            return False
+        for call in deferred:
+            self._begin(call)
+        self._settle()
+        return True
+
+    def _hand(self, record: Record) -> None:
+        """Give the body one record; what it does with it decides what comes next."""
+        call = self._calls.pop(record.key)
+        self._now = max(self._now, record.finished_at)
+        if self._branches.has_branched or self._needs_look or self._replay.has_ready:
+            self._settle()
+        if record.outcome is Outcome.ERROR and record.error is not None:
+            text = str(record.key)
+            self._failed_keys[text] = record.key
+            kind = StepStuckError if record.error.type == STUCK else StepFailedError
+            call.future.set_exception(kind(text, record.attempts, record.error))
+            return
+        try:
+            value = call.step.step.signature.result.decode(record.result or "null", f"result of step {record.key}") if call.step is not None else None
+        except PayloadError as error:
+            self._fail(error)
+            return
+        call.future.set_result(value)
+
+    def _consider_parking(self) -> None:
+        calls = self._calls.values()
+        if self._replay.has_in_flight or not calls:
+            return
+        if self.is_draining and all(call.can_park or call.state is CallState.DEFERRED for call in calls):
+            self._leave()
+            return
+        if not all(call.can_park for call in calls):
+            return
+        dues = [call.due_at for call in calls if call.due_at is not None]
+        if not dues:
+            given_up = next(iter(calls)).key
+            if self.foreign_await() is None:
+                self._fail(HistoryMismatchError(f"{given_up} given up", f"{given_up} awaited"))
+        elif min(dues) - self._clock() >= TIMER_IN_MEMORY_MAX and self.foreign_await() is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Park, or hand back what would go on at once: the body is closed and a later execution replays it."""
+        calls = list(self._calls.values())
+        waits = tuple(Wait(call.key, call.kind, call.due_at) for call in calls if call.state is CallState.WAITING and call.due_at is not None)
+        dues = [call.due_at for call in calls if call.due_at is not None]
+        is_deferred = any(call.state is CallState.DEFERRED for call in calls)
+        self._finish(released(self.claim) if is_deferred or not dues else parked(self.claim, min(dues), waits))
+
+    # --- ends ----------------------------------------------------------------------------------------------------------------
+    def _body_ended(self, root: asyncio.Task[Any]) -> None:
+        if self.phase is not Phase.RUNNING:
+            return
+        error = asyncio.CancelledError("the body canceled itself") if root.cancelled() else root.exception()
+        try:
+            if error is not None:
+                raise error
+            self._replay.check_end()
+            self._finish(succeeded(self.claim, self.task.output.encode(root.result(), f"result of {self.task.name}"), self._replay.warnings))
+        except (HistoryMismatchError, PayloadError) as problem:
+            self._fail(problem)
+        except BaseException as problem:
+            self._finish(ended_with(self.claim, self.task.retry, problem, self._failed_keys, self._clock(), self._replay.warnings))
+
+    def _fail(self, error: OutlastError) -> None:
+        """End the run as failed without counting an attempt: its code or its stored values do not fit."""
+        if self.phase is Phase.RUNNING:
+            self._finish(failed(self.claim, error, self._replay.warnings))
+
+    def tell(self, reason: str) -> None:
+        """Ask the body and its attempts to end; what it awaits raises `CancelRequested`, and so does whatever it asks for then."""
+        if self.phase is not Phase.RUNNING:
+            return
+        self.phase = Phase.TOLD
+        self._told = CancelRequested(reason)
+        for call in self._calls.values():
+            if not call.future.done():
+                call.future.set_exception(CancelRequested(reason))
+                call.future.exception()  # a branch that nobody awaits must not be reported as a forgotten error
+            self._performer.stop(call, reason)
+
+    @property
+    def root(self) -> asyncio.Task[Any] | None:
+        """The body's own task, once it has begun."""
+        return self._root
+
+    def end_told(self, ending: Ending) -> None:
+        """Enter the end of a body that was told, whether it ended by itself or not."""
+        self._finish(ending)
+
+    def lose(self, reason: str) -> None:
+        """The claim is not ours any more: tell everything and write nothing."""
+        if self.phase in (Phase.OVER,):
+            return
+        for call in self._calls.values():
+            self._performer.stop(call, reason)
+        self._finish(Ending(None, reason))
+
+    def drain(self) -> None:
+        """Begin nothing more; leave at the next standstill without an attempt in progress."""
+        self.is_draining = True
+        if self.phase is Phase.RUNNING:
+            self._settle()
+
+    def _finish(self, ending: Ending) -> None:
+        if self.phase in (Phase.ENDING, Phase.OVER):
+            return
+        self.phase = Phase.ENDING
+        for call in self._calls.values():
+            self._performer.stop(call, "the run left this worker")
+        self._branches.close()
+        self._on_end(self, ending)
+
+    def over(self) -> None:
+        """What the execution left behind is written, or refused for good."""
+        self.phase = Phase.OVER
+
+    # --- being watched ---------------------------------------------------------------------------------------------------------
+    def foreign_await(self) -> str | None:
+        """Return where the body awaits something that is not durable."""
+        return self._branches.foreign_await()
+
+    @property
+    def is_suspect(self) -> bool:
+        """True for a run that lost its worker twice in a row without progress, until it records or reports something."""
+        return self.claim.losses >= SUSPECT_AFTER_LOSSES and not self._has_progress
+
+    def note_progress(self) -> None:
+        self._has_progress = True
+
+    def time_moved(self) -> None:
+        """The clock was moved by hand: set the timers anew."""
+        for call in self._calls.values():
+            if call.state in (CallState.WAITING, CallState.RETRYING) and call.due_at is not None:
+                call.stop()
+                self._set_timer(call, call.due_at)
+
+    @property
+    def is_performing(self) -> bool:
+        """True while a call is being performed or its record is on its way."""
+        return any(not call.can_park for call in self._calls.values())
+
+
+class ReplayLog(logging.LoggerAdapter[logging.Logger]):
+    """A body's logger: it says which run it is, and is silent while the body replays."""
+
+    def __init__(self, driver: NativeDriver) -> None:
+        super().__init__(logging.getLogger(f"outlast.task.{driver.claim.kind}"), {"run_id": driver.claim.id})
+        self._driver = driver
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's own name
+        return not self._driver.is_replaying and super().isEnabledFor(level)
+
+    def process(self, msg: Any, kwargs: Any) -> Any:
+        return f"[{self._driver.claim.kind} {self._driver.claim.id}] {msg}", {**kwargs, "extra": {**(self.extra or {}), **kwargs.get("extra", {})}}
+
+
+def _facts(claim: ClaimedRun) -> RunFacts:
+    from .encoding import headers_from_json
+
+    return RunFacts(claim.id, claim.kind, claim.version, claim.generation, claim.seed, claim.deadline_at, headers_from_json(claim.headers))
+
+
+def _too_long(records: int, size: int) -> LimitExceededError:
+    return LimitExceededError(
+        f"the history has {records:,} records and {size:,} bytes of results; at most {HISTORY_RECORDS_MAX:,} and {HISTORY_BYTES_MAX:,} are kept for a run. "
+        "Return less from steps (a path instead of content), or go on in a new generation with ctx.continue_as_new"
+    )

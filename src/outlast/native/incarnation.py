@@ -1,0 +1,88 @@
+"""Incarnation: one life of a worker in the database, from when it announces itself until it has ended or was ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from outlast.errors import OutlastError
+from outlast.ids import process_nonce, worker_id
+
+from .checkpoints import Checkpoints
+from .pulse import Pulse
+from .runtime import Runtime
+from .store import NewWorker
+
+
+class Incarnation:
+    """A worker id, its lease, and the group commit under it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        loop_tick: Callable[[], float],
+        on_over: Callable[[Incarnation, str], None],
+        on_silent: Callable[[str], None],
+    ) -> None:
+        self.id = worker_id()
+        self._runtime = runtime
+        self._on_over = on_over
+        self._loop = asyncio.get_running_loop()
+        self.is_over = False
+        self.checkpoints = Checkpoints(runtime.calls, runtime.store, self.id, self._over)
+        self._pulse = Pulse(
+            calls=runtime.pulse_calls,
+            store=runtime.store,
+            liveness=runtime.backend.liveness,
+            worker_id=self.id,
+            lease=runtime.settings.lease,
+            clock=runtime.settings.clock,
+            events=runtime.events,
+            now=runtime.at,
+            loop_tick=loop_tick,
+            on_time=self._on_loop(runtime.time.correct),
+            on_silent=self._on_loop(on_silent),
+            on_ended=self._on_loop(self._over),
+        )
+
+    async def begin(self, lanes: tuple[int, ...], description: str) -> None:
+        """Announce the worker and begin to renew its lease."""
+        runtime, settings = self._runtime, self._runtime.settings
+        worker = NewWorker(self.id, settings.name, process_nonce(), settings.lease, lanes, description)
+        await runtime.calls.write("record_worker", lambda tx: runtime.store.record_worker(tx, worker, runtime.at()))
+        self._pulse.start()
+        runtime.events.emit("worker_started", worker=self.id, name=settings.name)
+
+    def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:
+        def call(argument: str | datetime) -> None:
+            try:
+                self._loop.call_soon_threadsafe(function, argument)
+            except RuntimeError:
+                self.is_over = True  # the loop is closed, and with it all that could be told
+
+        return call
+
+    def _over(self, reason: str) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._runtime.events.emit("lease_lost", worker=self.id, reason=reason)
+            self.checkpoints.abandon()
+            self._on_over(self, reason)
+
+    async def end(self, timeout: timedelta) -> None:
+        """End by itself: everything gathered is written first, and the renewals end last."""
+        runtime = self._runtime
+        try:
+            if not self.is_over:
+                await asyncio.wait_for(self.checkpoints.drain(), timeout.total_seconds())
+                await runtime.calls.write("end_worker", lambda tx: runtime.store.end_worker(tx, self.id, "stopped", now=runtime.at()))
+        except (TimeoutError, OutlastError):
+            self.checkpoints.abandon()  # the database does not answer: the lease takes care of what is left
+        finally:
+            self.is_over = True
+            await self.stop_pulse()
+
+    async def stop_pulse(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._pulse.stop)

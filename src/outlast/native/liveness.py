@@ -1,0 +1,32 @@
+"""Liveness: how a worker shows that its process lives, and how another proves that it does not.
+
+A proof is only half of a death: the watcher looks twice, and compares the worker's beat in between.
+"""
+
+from typing import Protocol
+
+from outlast.native.store import WorkerRow
+
+
+class Liveness(Protocol):
+    """One process's proofs. Methods block and are called on the lease thread or the watcher's."""
+
+    def hold(self, worker_id: int) -> None:
+        """Take the lock that ends with this process. Raises `UnavailableError` when it cannot be had."""
+        ...
+
+    def is_held(self, worker_id: int) -> bool:
+        """Tell whether the lock is still ours, so that a broken connection is noticed and the lock taken again."""
+        ...
+
+    def release(self, worker_id: int) -> None: ...
+
+    def is_proof_possible(self, worker: WorkerRow) -> bool:
+        """Tell whether a free lock would mean anything now: not for a worker of this process, not soon after a restart of the server."""
+        ...
+
+    def is_free(self, worker: WorkerRow) -> bool:
+        """Tell whether the worker's lock is free: its process ended, or its connection was cut."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,232 @@
+"""Performer: runs attempts of steps, as coroutines, in threads or in processes of their own, and says how they ended.
+
+Attempts belong to the worker and not to the body: they run in a context that names no body, so that what a step does
+with asyncio is its own business. An attempt that was stopped may go on in its thread; it is remembered as lingering,
+and its run is not executed again in this process before it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from outlast.branch import NO_BODY
+from outlast.errors import FinalError, OutlastError, PayloadError, RetryLater, StepStuckError
+from outlast.events import Events
+from outlast.failure import Failure, capture, type_name
+from outlast.ids import jitter
+from outlast.limits import CONCURRENCY_MAX
+from outlast.run import Progress
+from outlast.scope import STEP
+from outlast.this_step import StepAttempt
+
+from .activity import Activities
+from .call import Call
+from .process_step import ProcessFailedError, run_in_process
+from .store import ClaimedRun
+
+if TYPE_CHECKING:
+    from .driver import NativeDriver
+
+logger = logging.getLogger("outlast")
+
+
+class Performer:
+    """Attempts of one worker."""
+
+    def __init__(self, *, concurrency: int, events: Events, activities: Activities, services: Callable[[], Any], now: Callable[[], datetime]) -> None:
+        self._threads = ThreadPoolExecutor(min(concurrency * 2, CONCURRENCY_MAX), thread_name_prefix="outlast-step")
+        self._events = events
+        self._activities = activities
+        self._services = services
+        self._now = now
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
+        self._running: dict[Call, StepAttempt[Any]] = {}
+
+    def begin(self, call: Call, driver: NativeDriver) -> None:
+        """Begin one attempt; the driver is told how it ended, unless it was stopped before."""
+        call.work = task = asyncio.Task(self._attempt(call, driver), loop=self._loop, context=NO_BODY.copy())  # not through the factory: no branch
+        self._tasks[task] = driver.claim.id
+        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+
+    def stop(self, call: Call, reason: str) -> None:
+        """Tell what goes on for a call to end, and wait for nothing."""
+        call.is_stopped = True
+        attempt = self._running.get(call)
+        if attempt is not None:
+            attempt.tell(reason)
+        call.stop()
+
+    def tasks_of(self, run_id: str) -> list[asyncio.Task[None]]:
+        """Return the attempts of a run that have not ended."""
+        return [task for task, owner in self._tasks.items() if owner == run_id]
+
+    def attempts_of(self, run_id: str) -> list[StepAttempt[Any]]:
+        return [attempt for attempt in self._running.values() if attempt.run_id == run_id]
+
+    def lingering(self, run_id: str) -> set[ThreadFuture[Any]]:
+        """Return the threads in which attempts of this run still go on although they were stopped."""
+        return self._lingering.get(run_id, set())
+
+    @property
+    def lingering_runs(self) -> set[str]:
+        return set(self._lingering)
+
+    async def drain(self) -> None:
+        """Wait for the tasks of attempts; lingering threads are not waited for."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def report_refused(self, claim: ClaimedRun, what: str) -> None:
+        """Say that the database refused a write of a claim that is not current any more."""
+        logger.warning("run %s: the database refused %s, because token %d is not current any more", claim.id, what, claim.token)
+        self._events.emit("write_refused", run=claim.id, token=claim.token, what=what)
+
+    # --- one attempt -----------------------------------------------------------------------------------------------------
+    async def _attempt(self, call: Call, driver: NativeDriver) -> None:
+        assert call.step is not None  # only steps are performed; timers come due
+        started_at = self._now()
+        attempt = self._announce(call, driver, started_at)
+        try:
+            value = await self._run(call, attempt)
+            result = call.step.step.signature.result.encode(value, f"result of step {call.key}")
+        except asyncio.CancelledError as error:
+            if not call.is_stopped:  # the step canceled itself
+                driver.attempt_failed(call, capture(error), started_at, self._retry_in(call, capture(error), error))
+        except BaseException as error:  # SystemExit too: it must not end the worker
+            if not call.is_stopped:
+                failure = _failure_of(error)
+                driver.attempt_failed(call, failure, started_at, self._retry_in(call, failure, error))
+        else:
+            driver.attempt_succeeded(call, result, started_at)
+        finally:
+            self._running.pop(call, None)
+            call.progress = self._activities.forget(attempt) or call.progress
+
+    def _announce(self, call: Call, driver: NativeDriver, started_at: datetime) -> StepAttempt[Any]:
+        claim = driver.claim
+        attempt: StepAttempt[Any] = StepAttempt(
+            run_id=claim.id,
+            key=str(call.key),
+            attempt=call.attempts + 1,
+            fencing_token=claim.token,
+            services=self._services,
+            log=driver.log,
+            last_progress=call.progress or _reported(call),
+            on_progress=self._activities.report,
+        )
+        self._running[call] = attempt
+        self._activities.watch(attempt, claim, call.key, started_at)
+        STEP.set(attempt)
+        if self._events.has_listeners:
+            self._events.emit("step_attempt_started", run=claim.id, step=str(call.key), attempt=attempt.attempt)
+        return attempt
+
+    async def _run(self, call: Call, attempt: StepAttempt[Any]) -> Any:
+        assert call.step is not None  # as in _attempt
+        step, options = call.step.step, call.step.step.options
+        if options.process:
+            return await run_in_process(step, call.step.arguments, attempt, options.timeout)
+        args, kwargs = step.signature.decode_arguments(call.step.arguments, f"arguments of step {call.key}")
+        if step.is_async:
+            return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
+        return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)
+
+    async def _run_coroutine(self, coroutine: Any, call: Call, timeout: timedelta | None) -> Any:
+        if timeout is None:
+            return await coroutine
+        try:
+            async with asyncio.timeout(timeout.total_seconds()) as limit:
+                return await coroutine
+        except TimeoutError:
+            if limit.expired():
+                raise _timed_out(call, timeout) from None
+            raise
+
+    async def _run_thread(self, function: Callable[[], Any], call: Call, attempt: StepAttempt[Any], timeout: timedelta | None) -> Any:
+        variables = contextvars.copy_context()
+        thread = self._threads.submit(variables.run, function)
+        waiter = asyncio.wrap_future(thread)
+        waiter.add_done_callback(_look_at)
+        seconds = None if timeout is None else timeout.total_seconds()
+        try:
+            done, _ = await asyncio.wait({waiter}, timeout=seconds)
+            if done:
+                return waiter.result()
+            attempt.tell("the attempt timed out")
+            done, _ = await asyncio.wait({waiter}, timeout=seconds)
+        except asyncio.CancelledError:
+            self._linger(attempt.run_id, thread)
+            raise
+        assert timeout is not None  # without one the first wait ends only with the thread
+        if not done:
+            self._linger(attempt.run_id, thread)
+            raise StepStuckError(str(call.key), call.attempts + 1, capture(_timed_out(call, timeout)))
+        raise _timed_out(call, timeout)
+
+    def _linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:
+        if thread.cancel() or thread.done():
+            return
+        self._lingering.setdefault(run_id, set()).add(thread)
+        loop = asyncio.get_running_loop()
+
+        def ended(thread: ThreadFuture[Any]) -> None:
+            try:
+                loop.call_soon_threadsafe(self._end_lingering, run_id, thread)
+            except RuntimeError:
+                logger.debug("a stopped step of run %s ended after its worker's loop", run_id)
+
+        thread.add_done_callback(ended)
+
+    def _end_lingering(self, run_id: str, thread: ThreadFuture[Any]) -> None:
+        threads = self._lingering.get(run_id, set())
+        threads.discard(thread)
+        if not threads:
+            self._lingering.pop(run_id, None)
+
+    def _retry_in(self, call: Call, failure: Failure, error: BaseException) -> timedelta | None:
+        """Return the delay before the next attempt, or None when this was the last."""
+        assert call.step is not None  # as in _attempt
+        policy, attempts = call.step.step.options.retry, call.attempts + 1
+        if isinstance(error, StepStuckError | PayloadError) or policy.is_exhausted(attempts, failure):
+            return None
+        return error.delay if isinstance(error, RetryLater) else policy.delay(attempts, jitter())
+
+
+class StepTimeoutError(OutlastError):
+    """An attempt of a step took longer than its time-out."""
+
+
+def _timed_out(call: Call, timeout: timedelta) -> StepTimeoutError:
+    return StepTimeoutError(f"an attempt of step {call.key} took longer than {timeout}")
+
+
+def _failure_of(error: BaseException) -> Failure:
+    if isinstance(error, ProcessFailedError):
+        return error.failure
+    if isinstance(error, StepStuckError):
+        return Failure(type_name(StepStuckError), str(error), bases=(), is_final=True)
+    return capture(error, is_final=isinstance(error, FinalError | PayloadError))
+
+
+def _reported(call: Call) -> Progress | None:
+    """Return what an attempt in an earlier execution last reported."""
+    reported = call.open.progress
+    return None if reported is None else Progress(reported.done, reported.total, reported.note)
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Look at the outcome of a thread that nobody waits for any more, so that asyncio does not report it."""
+    if not future.cancelled():
+        future.exception()

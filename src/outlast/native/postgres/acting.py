@@ -1,0 +1,49 @@
+"""Acting: cancel and retry of one run, decided under its row's lock."""
+
+from datetime import datetime
+
+from outlast.database.transaction import Transaction
+from outlast.ids import is_run_id
+from outlast.native.store import Hold
+from outlast.run import CancelOutcome, RunStatus
+
+from .parameters import SQL, step_key
+from .transition import change_columns, change_runs, retire_records
+
+_RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.DEAD, RunStatus.CANCELED})
+
+
+class Acting:
+    """The part of the store that operators and callers use on one run."""
+
+    def request_cancel(self, tx: Transaction, run_id: str, reason: str, now: datetime | None = None) -> tuple[CancelOutcome, int | None] | None:
+        row = tx.run(SQL["lock_run"], {"run": run_id}).first() if is_run_id(run_id) else None
+        if row is None:
+            return None
+        status, token, _, worker, ending, is_canceled, key, *_ = row
+        found = RunStatus(status)
+        if found.is_terminal or ending is not None:
+            return CancelOutcome.ALREADY_OVER, None
+        if not is_canceled:
+            tx.run(SQL["mark_canceled"], {"run": run_id, "reason": reason, "now": now})
+        if found == RunStatus.RUNNING:
+            return CancelOutcome.REQUESTED, worker
+        if token == 0:
+            change_runs(tx, [change_columns(Hold(run_id, token), found, RunStatus.CANCELED, key=key)], now)
+            return CancelOutcome.CANCELED, None
+        if not is_canceled:
+            change_runs(tx, [change_columns(Hold(run_id, token), found, RunStatus.PENDING)], now)
+        return CancelOutcome.REQUESTED, None
+
+    def retry_run(self, tx: Transaction, run_id: str, actor: str, reason: str, now: datetime | None = None) -> tuple[RunStatus, int] | None:
+        row = tx.run(SQL["lock_run"], {"run": run_id}).first() if is_run_id(run_id) else None
+        if row is None:
+            return None
+        status, _, lane, *_, path, name, number = row
+        found = RunStatus(status)
+        if found in _RETRYABLE:
+            if name is not None:
+                retire_records(tx, [(run_id, step_key(path, name, number))])
+            tx.run(SQL["revive_run"], {"run": run_id, "now": now})
+            tx.run(SQL["insert_action"], {"actor": actor, "action": "retry", "run": run_id, "reason": reason, "now": now})
+        return found, lane

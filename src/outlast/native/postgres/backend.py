@@ -1,0 +1,22 @@
+"""The native engine's parts on one PostgreSQL database, put together. Nothing is connected before it is used."""
+
+from outlast.database.postgres import PostgresDatabase
+from outlast.limits import CONNECTIONS_MAX
+from outlast.native.backend import Backend
+
+from .liveness import PostgresLiveness
+from .schema import PostgresSchema
+from .store import PostgresStore
+from .wakes import PostgresWakes
+
+
+def postgres_backend(url: str, *, direct_url: str | None = None, connections: int = CONNECTIONS_MAX, role: str = "") -> Backend:
+    """Return the backend on the database at `url`. `direct_url` reaches the server itself where `url` goes through a pooler."""
+    database = PostgresDatabase(url, direct_url=direct_url, connections=connections, role=role)
+    return Backend(
+        database=database,
+        schema=PostgresSchema(database),
+        store=PostgresStore(),
+        liveness=PostgresLiveness(database),
+        wakes=PostgresWakes(database),
+    )

@@ -1,0 +1,39 @@
+-- What an operator or a caller does to one run, by primary key.
+
+-- Lock a run before something is decided about it: whoever completes or claims it meanwhile waits, or made us wait.
+-- name: lock_run
+SELECT r.status, r.token, r.lane, r.worker, r.ending, r.cancel_requested_at IS NOT NULL, b.idempotency_key, b.failed_path, b.failed_name, b.failed_number
+FROM outlast.run r JOIN outlast.run_body b ON b.run = r.id
+WHERE r.id = %(run)s::uuid
+FOR NO KEY UPDATE OF r
+
+-- Accept a cancel. The caller has the run locked.
+-- name: mark_canceled
+WITH marked AS (
+    UPDATE outlast.run SET cancel_requested_at = coalesce(%(now)s::timestamptz, clock_timestamp()) WHERE id = %(run)s::uuid
+)
+UPDATE outlast.run_body SET cancel_reason = %(reason)s WHERE run = %(run)s::uuid
+
+-- Begin again what was over: the counters that ended it start anew. The caller has the run locked.
+-- name: revive_run
+WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now),
+revived AS (
+    UPDATE outlast.run r
+    SET status = 'pending', due_at = clock.now, finished_at = NULL, cancel_requested_at = NULL, ending = NULL, attempts = 0, recoveries = 0, losses = 0,
+        strikes = 0, loss_mark = 0, deadline_at = CASE WHEN r.deadline_at > clock.now THEN r.deadline_at END
+    FROM clock WHERE r.id = %(run)s::uuid
+    RETURNING r.id, r.kind
+),
+body AS (
+    UPDATE outlast.run_body b
+    SET output = NULL, error = NULL, failed_path = NULL, failed_name = NULL, failed_number = NULL, cancel_reason = NULL, verdict = NULL
+    FROM revived WHERE b.run = revived.id
+    RETURNING b.run, b.idempotency_key
+)
+UPDATE outlast.run_key k SET ended_status = NULL
+FROM revived, body WHERE k.kind = revived.kind AND k.key = body.idempotency_key AND k.run = revived.id
+
+-- Keep who did what, and why.
+-- name: insert_action
+INSERT INTO outlast.action (at, actor, action, run, reason)
+VALUES (coalesce(%(now)s::timestamptz, clock_timestamp()), %(actor)s, %(action)s, %(run)s::uuid, %(reason)s)

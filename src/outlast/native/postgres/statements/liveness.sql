@@ -1,0 +1,26 @@
+-- Proofs of life: a session's advisory lock on the negative of the worker's id, over a connection of its own.
+
+-- Whether the server process that answers is the one that was connected to: a pooler in between breaks session locks.
+-- only here: SQLite proves life by file locks.
+-- name: find_backend
+SELECT pg_backend_pid()
+
+-- Take the lock that lasts as long as the session.
+-- only here: SQLite proves life by file locks.
+-- name: try_session_lock
+SELECT pg_try_advisory_lock(-%(worker)s::bigint)
+
+-- Give it back.
+-- only here: SQLite proves life by file locks.
+-- name: release_session_lock
+SELECT pg_advisory_unlock(-%(worker)s::bigint)
+
+-- Take and give back at once, shared, so that two watchers who look at the same time do not take each other for the worker.
+-- only here: SQLite proves life by file locks.
+-- name: is_lock_free
+SELECT pg_try_advisory_xact_lock_shared(-%(worker)s::bigint)
+
+-- Since a restart the locks are gone while the workers may live and come back.
+-- only here: SQLite proves life by file locks.
+-- name: is_up_for
+SELECT clock_timestamp() - pg_postmaster_start_time() > %(duration)s::interval

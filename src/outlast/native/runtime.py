@@ -1,0 +1,82 @@
+"""Runtime: what every living part of one engine shares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from outlast.clock import StoreClock
+from outlast.database.transaction import Transaction
+from outlast.errors import OutlastError
+from outlast.events import Events
+
+from .backend import Backend
+from .calls import Backoff, Calls
+from .settings import Settings
+from .store import Store
+
+R = TypeVar("R")
+logger = logging.getLogger("outlast")
+
+
+@dataclass
+class Runtime:
+    """The database, the settings and the clocks of one engine in one process."""
+
+    backend: Backend
+    calls: Calls
+    pulse_calls: Calls
+    settings: Settings
+    events: Events
+    time: StoreClock
+    """The database's time, estimated."""
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def store(self) -> Store:
+        return self.backend.store
+
+    def at(self) -> datetime | None:
+        """Return the instant by which the database decides; None for its own clock."""
+        return self.settings.now()
+
+    def monotonic(self) -> float:
+        return self.settings.clock.monotonic()
+
+    async def insist(self, what: str, call: Callable[[], Awaitable[R]], until: Callable[[], bool]) -> R | None:
+        """Call until the database answers; None when `until` has become true first."""
+        backoff = Backoff()
+        while not until():
+            try:
+                return await call()
+            except OutlastError as error:
+                logger.debug("%s: tried again after: %s", what, error)
+                await asyncio.sleep(backoff.next())
+        return None
+
+    async def read(self, name: str, function: Callable[[Transaction], R]) -> R:
+        return await self.calls.read(name, function)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Begin something that ends with the engine; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a part of the engine failed", exc_info=task.exception())
+
+    async def cancel_spawned(self) -> None:
+        current = asyncio.current_task()
+        tasks = [task for task in self.tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,197 @@
+"""Committing: what the holder of runs writes, in groups. What a stale token asks for is refused and reported.
+
+A group is one statement for each kind of row whatever its size: each call of the driver gives the interpreter lock
+away, and beside a busy event loop getting it back can take milliseconds.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from outlast.database.transaction import Transaction
+from outlast.limits import PAGE
+from outlast.native.encoding import batch_to_json, failure_to_json
+from outlast.native.history import RecordKind
+from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
+from outlast.run import RunStatus
+from outlast.step_key import StepKey
+
+from .ending import End, Ending
+from .instant import to_number, to_number_or_none
+
+C = TypeVar("C", StepCheckpoint, FailureCheckpoint)
+
+
+class Committing(Ending):
+    """The part of the store that writes checkpoints."""
+
+    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Callable[[], list[Checkpoint]]:
+        steps = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, StepCheckpoint)]
+        failures = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, FailureCheckpoint)]
+        changes = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, RunCheckpoint)]
+        refused: list[Checkpoint] = []
+        refused += self._record_steps(tx, steps)
+        refused += self._record_failures(tx, failures)
+        refused += self._let_go(tx, changes, self._now(now))
+        return lambda: refused
+
+    def _record_steps(self, tx: Transaction, steps: Sequence[StepCheckpoint]) -> list[StepCheckpoint]:
+        if not steps:
+            return []
+        kept = tx.run(self._sql["insert_records"], {"batch": batch_to_json([_step_row(step) for step in steps])}).count
+        if waits := [_key_row(step, step.record.key) for step in steps if step.record.kind is not RecordKind.STEP]:
+            tx.run(self._sql["delete_ended_waits"], {"batch": batch_to_json(waits)})
+        if (row := tx.run(self._sql["has_activity"]).first()) is not None and row[0]:
+            tx.run(self._sql["delete_ended_activity"], {"batch": batch_to_json([_key_row(step, step.record.key) for step in steps])})
+        return [] if kept == len(steps) else self._stale(tx, steps)
+
+    def _record_failures(self, tx: Transaction, failures: Sequence[FailureCheckpoint]) -> list[FailureCheckpoint]:
+        if not failures:
+            return []
+        kept = tx.run(self._sql["insert_failures"], {"batch": batch_to_json([_failure_row(failure) for failure in failures])}).count
+        return [] if kept == len(failures) else self._stale(tx, failures)
+
+    def _stale(self, tx: Transaction, checkpoints: Sequence[C]) -> list[C]:
+        rows = tx.run(self._sql["list_current_holds"], {"holds": _holds(checkpoints)}).all()
+        current = {(Hold(run_id, token), generation) for run_id, token, generation in rows}
+        return [checkpoint for checkpoint in checkpoints if (checkpoint.hold, checkpoint.generation) not in current]
+
+    def _let_go(self, tx: Transaction, changes: Sequence[RunCheckpoint], now: int) -> list[RunCheckpoint]:
+        ended = self._end(tx, [_end_of(change) for change in changes if change.status.is_terminal], now)
+        released = self._release(tx, [change for change in changes if not change.status.is_terminal], now)
+        kept = [change for change in changes if change.hold.run_id in ended | released]
+        for change in kept:
+            for warning in change.warnings:
+                tx.run(self._sql["add_warning"], {"run": change.hold.run_id, "warning": warning, "limit": PAGE})
+            if change.retire is not None:
+                self._retire(tx, change.hold.run_id, change.generation, change.retire)
+        return [] if len(kept) == len(changes) else [change for change in changes if change.hold.run_id not in ended | released]
+
+    def _release(self, tx: Transaction, changes: Sequence[RunCheckpoint], now: int) -> set[str]:
+        if not changes:
+            return set()
+        rows = tx.run(self._sql["release_runs"], {"batch": batch_to_json([_release_row(change) for change in changes]), "now": now}).all()
+        released = {run_id for (run_id,) in rows}
+        waits = [_wait_row(change, wait.key, wait.kind, wait.due_at) for change in changes if change.hold.run_id in released for wait in change.waits]
+        if waits:
+            tx.run(self._sql["insert_waits"], {"batch": batch_to_json(waits)})
+        for change in changes:
+            if change.hold.run_id in released and (change.error is not None or change.verdict is not None):
+                tx.run(self._sql["note_run"], {"run": change.hold.run_id, "error": failure_to_json(change.error), "verdict": change.verdict})
+        return released
+
+    def find_kept(self, tx: Transaction, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        steps = batch_to_json([_key_row(one, one.record.key) for one in checkpoints if isinstance(one, StepCheckpoint)])
+        failures = batch_to_json([_failure_row(one) for one in checkpoints if isinstance(one, FailureCheckpoint)])
+        kept = {tuple(row) for row in tx.run(self._sql["find_records"], {"batch": steps}).all()}
+        kept |= {tuple(row) for row in tx.run(self._sql["find_failures"], {"batch": failures}).all()}
+        holds = _holds([one for one in checkpoints if isinstance(one, RunCheckpoint)])
+        left = {Hold(run_id, token): RunStatus(status) for run_id, token, status in tx.run(self._sql["find_changes"], {"holds": holds}).all()}
+        return [one for one in checkpoints if _is_kept(one, kept, left)]
+
+    def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
+        if not rows:
+            return
+        tx.run(self._sql["record_activity"], {"batch": batch_to_json([_activity_row(row) for row in rows])})
+        reports: dict[Hold, int] = {}
+        for row in rows:
+            if row.done is not None:
+                reports[row.hold] = reports.get(row.hold, 0) + 1
+        if reports:
+            batch = [{"run": hold.run_id, "token": hold.token, "reports": count} for hold, count in reports.items()]
+            tx.run(self._sql["count_reports"], {"batch": batch_to_json(batch)})
+
+
+def _is_kept(one: Checkpoint, kept: set[tuple[Any, ...]], left: dict[Hold, RunStatus]) -> bool:
+    if isinstance(one, RunCheckpoint):
+        found = left.get(one.hold)
+        woken = RunStatus.PENDING if one.status is RunStatus.WAITING else one.status
+        return found is not None and found in (one.status, woken)
+    key, attempt = (one.record.key, ()) if isinstance(one, StepCheckpoint) else (one.failure.key, (one.failure.attempt,))
+    return (*one.hold, one.generation, key.path_text, key.name, key.number, *attempt) in kept
+
+
+def _holds(checkpoints: Iterable[Checkpoint]) -> str:
+    return batch_to_json([{"run": checkpoint.hold.run_id, "token": checkpoint.hold.token} for checkpoint in checkpoints])
+
+
+def _key_row(checkpoint: StepCheckpoint | FailureCheckpoint | RunCheckpoint | ActivityRow, key: StepKey) -> dict[str, Any]:
+    return {
+        "run": checkpoint.hold.run_id,
+        "token": checkpoint.hold.token,
+        "generation": checkpoint.generation,
+        "path": key.path_text,
+        "name": key.name,
+        "number": key.number,
+    }
+
+
+def _step_row(step: StepCheckpoint) -> dict[str, Any]:
+    record = step.record
+    return {
+        **_key_row(step, record.key),
+        "seq": record.seq,
+        "kind": record.kind,
+        "outcome": record.outcome,
+        "digest": record.digest,
+        "attempts": record.attempts,
+        "started_at": to_number_or_none(record.started_at),
+        "finished_at": to_number(record.finished_at),
+        "error": failure_to_json(record.error),
+        "result": record.result,
+    }
+
+
+def _failure_row(checkpoint: FailureCheckpoint) -> dict[str, Any]:
+    failure = checkpoint.failure
+    return {
+        **_key_row(checkpoint, failure.key),
+        "attempt": failure.attempt,
+        "started_at": to_number(failure.started_at),
+        "failed_at": to_number(failure.failed_at),
+        "retry_at": to_number_or_none(failure.retry_at),
+        "is_retired": failure.is_retired,
+        "error": failure_to_json(failure.error),
+    }
+
+
+def _activity_row(row: ActivityRow) -> dict[str, Any]:
+    return {
+        **_key_row(row, row.key),
+        "attempt": row.attempt,
+        "started_at": to_number(row.started_at),
+        "done": row.done,
+        "total": row.total,
+        "note": row.note,
+    }
+
+
+def _release_row(change: RunCheckpoint) -> dict[str, Any]:
+    return {
+        "run": change.hold.run_id,
+        "token": change.hold.token,
+        "generation": change.generation,
+        "status": change.status,
+        "due_at": to_number_or_none(change.due_at),
+        "attempts": change.attempts,
+        "passes_cancel": change.passes_cancel,
+    }
+
+
+def _wait_row(change: RunCheckpoint, key: StepKey, kind: RecordKind, due_at: datetime) -> dict[str, Any]:
+    return {**_key_row(change, key), "kind": kind, "due_at": to_number(due_at)}
+
+
+def _end_of(change: RunCheckpoint) -> End:
+    return End(
+        hold=change.hold,
+        status=change.status,
+        is_held=True,
+        has_key=change.idempotency_key is not None,
+        attempts=change.attempts,
+        output=change.output,
+        error=change.error,
+        failed_key=change.failed_key,
+        verdict=change.verdict,
+        passes_cancel=change.passes_cancel,
+    )

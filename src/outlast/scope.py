@@ -1,0 +1,21 @@
+"""Where the running code stands: in a task body, in a step, or in neither.
+
+Two context variables and nothing else. A body's asyncio tasks carry the first one, a step's attempt the second.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outlast.branch import Branches
+    from outlast.this_step import StepAttempt
+
+BODY: ContextVar[Branches | None] = ContextVar("outlast_body", default=None)
+STEP: ContextVar[StepAttempt[Any] | None] = ContextVar("outlast_step", default=None)
+
+
+def inside_body() -> bool:
+    """Tell whether this code runs in a task body, between its steps."""
+    return BODY.get() is not None

@@ -1,0 +1,18 @@
+"""The promises of `outlast.native.store.Store`, written once. An adapter gives a fixture `backend` on an empty database with its schema."""
+
+from .accepting import AcceptingSuite
+from .acting import ActingSuite
+from .claiming import ClaimingSuite
+from .committing import CommittingSuite
+from .history import HistorySuite
+from .orphans import OrphansSuite
+from .reading import ReadingSuite
+from .timers import TimersSuite
+from .workers import WorkersSuite
+
+
+class StoreSuite(AcceptingSuite, ClaimingSuite, HistorySuite, CommittingSuite, TimersSuite, WorkersSuite, OrphansSuite, ReadingSuite, ActingSuite):
+    """Subclass it in a test module, beside a fixture `backend`."""
+
+
+__all__ = ["StoreSuite"]

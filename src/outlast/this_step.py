@@ -1,0 +1,94 @@
+"""`this_step()`: what a running step may know of itself, and how it reaches the world."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, overload
+
+from typing_extensions import TypeVar
+
+from outlast.errors import CancelRequested, UsageError
+from outlast.run import Progress
+from outlast.scope import STEP
+
+S = TypeVar("S", default=Any)
+
+
+class ProgressListener(Protocol):
+    """Who hears what a step reports; may be called on any thread."""
+
+    def __call__(self, attempt: StepAttempt[Any], progress: Progress, /) -> None: ...
+
+
+class StepAttempt(Generic[S]):
+    """One attempt of one step, as the function that runs in it sees it. Safe to use from any thread of the step."""
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        key: str,
+        attempt: int,
+        fencing_token: int,
+        services: Callable[[], Any],
+        log: logging.Logger | logging.LoggerAdapter[Any],
+        last_progress: Progress | None,
+        on_progress: ProgressListener,
+    ) -> None:
+        self.run_id = run_id
+        self.key = key
+        """The text form of the step's key."""
+        self.attempt = attempt
+        """From 1; an attempt that a crash cut off is not counted."""
+        self.fencing_token = fencing_token
+        """Grows with every claim of the run: hand it to a third system that can refuse an older one."""
+        self.log = log
+        self.last_progress = last_progress
+        """What the previous attempt last reported, also when a crash cut it off; None when it reported nothing."""
+        self._services = services
+        self._on_progress = on_progress
+        self.was_killed = False
+        """Its process did not end when it was told to. Set by the engine."""
+        self._canceled = False
+        self._reason = ""
+
+    @property
+    def services(self) -> S:
+        """The application's services, as given to `connect(services=...)`."""
+        services: S = self._services()
+        return services
+
+    @property
+    def canceled(self) -> bool:
+        """True once the run was canceled, its lease was lost, this attempt timed out, or the body gave it up."""
+        return self._canceled
+
+    def raise_if_canceled(self) -> None:
+        """Raise `CancelRequested` if `canceled`: how a step in a thread ends early."""
+        if self._canceled:
+            raise CancelRequested(self._reason)
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Report how far the work is. Kept at most once a second, for steps longer than that; cheap to call often."""
+        self._on_progress(self, Progress(done, total, note))
+
+    def tell(self, reason: str) -> None:
+        """Tell the attempt to stop. Called by the engine."""
+        self._reason = reason
+        self._canceled = True
+
+
+@overload
+def this_step() -> StepAttempt[Any]: ...
+@overload
+def this_step(services: type[S], /) -> StepAttempt[S]: ...
+def this_step(services: type[Any] | None = None, /) -> StepAttempt[Any]:
+    """Return the attempt that this code runs in; `services` is their type, for the type checker.
+
+    Raises `UsageError` outside of a step.
+    """
+    attempt = STEP.get()
+    if attempt is None:
+        raise UsageError("this_step() works inside a step that a task runs; in a body use ctx, and in a plain call pass what is needed")
+    return attempt

@@ -1,0 +1,300 @@
+"""The commands: what they ask the ports for, what they print, and the exit codes. The ports are stand-ins that note what they are asked."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from outlast.cli import COMMANDS, main
+from outlast.errors import IdempotencyConflictError, RunFailedError, RunNotFoundError, SchemaError, UnavailableError
+from outlast.failure import Failure
+from outlast.inspector import RunPage, WorkerView
+from outlast.run import CancelOutcome, Progress, RunStatus, StepView
+
+from .test_cli_output import a_run
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Ports:
+    """Engine, inspector and operator in one: answers what a test has set, and notes the calls."""
+
+    def __init__(self):
+        self.calls = []
+        self.run = a_run(status=RunStatus.SUCCEEDED, output="42")
+        self.outcome = CancelOutcome.REQUESTED
+        self.error = None
+        self.result_error = None
+        self.history = ()
+        self.tasks = ()
+        self.inspector = self.operator = self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exception):
+        self.calls.append(("closed",))
+
+    def note(self, *call, **options):
+        self.calls.append((*call, options))
+        if self.error is not None:
+            raise self.error
+
+    async def enqueue(self, task, *inputs, **options):
+        self.note("enqueue", task.name, task.version, *inputs, **options)
+        return SimpleNamespace(id="r1", created=True, result=self.result, view=self.view)
+
+    async def result(self, *, timeout):
+        self.note("result", timeout)
+        if self.result_error is not None:
+            raise self.result_error
+        return 42
+
+    async def view(self):
+        return self.run
+
+    async def get(self, run_id):
+        self.note("get", run_id)
+        return self.run
+
+    async def cancel(self, run_id, *, reason):
+        self.note("cancel", run_id, reason=reason)
+        return self.outcome
+
+    async def retry(self, run_id, *, actor, reason):
+        self.note("retry", run_id, actor=actor, reason=reason)
+        return a_run(status=RunStatus.PENDING, why="waits for a worker")
+
+    async def list_runs(self, **filters):
+        self.note("list_runs", **filters)
+        return RunPage((self.run,), next="further")
+
+    async def get_history(self, run_id):
+        return self.history
+
+    async def list_workers(self, *, only_alive):
+        self.note("list_workers", only_alive=only_alive)
+        return (WorkerView("7", "host/12", False, "dead", NOW, NOW, NOW, 0, ("default",), 50, ("import v2",)),)
+
+    async def migrate(self):
+        self.note("migrate")
+        return ["0001_native"]
+
+    def migration_script(self):
+        return "create ..."
+
+
+@pytest.fixture
+def ports(monkeypatch):
+    """The application that `--app app_of_test:engine` names."""
+    ports = Ports()
+    monkeypatch.setitem(sys.modules, "app_of_test", SimpleNamespace(engine=ports))
+    return ports
+
+
+def outlast(*arguments, input=None):
+    """Call a command with the stand-in application."""
+    return CliRunner().invoke(main, [*arguments, "--app", "app_of_test:engine"], input=input)
+
+
+def test_every_command_has_help():
+    """Each command that the list names can be loaded, and says what it does in the list's own words or more."""
+    for name in COMMANDS:
+        done = CliRunner().invoke(main, [name, "--help"])
+        assert done.exit_code == 0, done.output
+        assert "--json" in done.output
+
+
+def test_help_loads_no_framework_of_tables_and_no_driver():
+    """`outlast --help` is quick because it loads no command, no rich and no database."""
+    code = "import sys; from outlast.cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(eval(done.stdout.splitlines()[-1]))
+    assert not loaded & {"rich", "sqlite3", "psycopg", "outlast.cli.runs", "outlast.connect"}
+
+
+def test_runs_are_filtered_and_listed(ports):
+    """The filters reach the inspector, and the place of the next page is printed."""
+    done = outlast("runs", "--status", "failed", "--kind", "import", "--queue", "slow", "--limit", "7", "--before", "here")
+    assert done.exit_code == 0, done.output
+    assert ports.calls[0] == ("list_runs", {"status": RunStatus.FAILED, "kind": "import", "queue": "slow", "limit": 7, "before": "here"})
+    assert "r1" in done.output
+    assert "--before further" in done.output
+    assert ports.calls[-1] == ("closed",)
+
+
+def test_runs_as_json(ports):
+    """A program gets the page as one object."""
+    assert json.loads(outlast("runs", "--json").output)["runs"][0]["output"] == 42
+
+
+def test_show_prints_why_and_the_history(ports):
+    """A run is shown with why it does not move, its steps, their progress and its error."""
+    failure = Failure("builtins.OSError", "disk \x1b[31mfull", traceback="  File x\n", cause=Failure("ValueError", "inner"))
+    ports.run = a_run(status=RunStatus.FAILED, why="its step failed", error=failure, current_step="copy", progress=Progress(5, 10))
+    ports.history = (
+        StepView("locate", "step", "done", 1, NOW, NOW, result='{"path": "/x"}'),
+        StepView("copy", "step", "failed", 3, NOW, NOW, error=failure),
+        StepView("sleep", "timer", "waiting", 0, None, None, due_at=NOW),
+    )
+    done = outlast("show", "r1", "--traceback")
+    assert done.exit_code == 0, done.output
+    assert "its step failed" in done.output
+    assert '{"path": "/x"}' in done.output
+    assert "50 % of 10" in done.output
+    assert "until 2026-01-01 00:00:00Z" in done.output
+    assert "caused by" in done.output
+    assert "\x1b" not in done.output
+
+
+def test_show_as_json(ports):
+    """A program gets the run and its history."""
+    ports.history = (StepView("locate", "step", "done", 1, NOW, NOW, result="[1]"),)
+    shown = json.loads(outlast("show", "r1", "--json").output)
+    assert shown["run"]["status"] == "succeeded"
+    assert shown["history"][0]["result"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "code"),
+    [
+        (CancelOutcome.REQUESTED, RunStatus.RUNNING, 0),
+        (CancelOutcome.CANCELED, RunStatus.CANCELED, 0),
+        (CancelOutcome.ALREADY_OVER, RunStatus.CANCELED, 0),
+        (CancelOutcome.ALREADY_OVER, RunStatus.SUCCEEDED, 1),
+    ],
+)
+def test_cancel_fails_only_where_the_run_ended_otherwise(ports, outcome, status, code):
+    """The exit code says whether the run ends, or has ended, as canceled."""
+    ports.outcome, ports.run = outcome, a_run(status=status)
+    done = outlast("cancel", "r1", "--reason", "not wanted")
+    assert done.exit_code == code
+    assert ports.calls[0] == ("cancel", "r1", {"reason": "not wanted"})
+
+
+def test_retry_says_who_and_why(ports):
+    """An operator's retry carries a name and a reason."""
+    done = outlast("retry", "r1", "--actor", "ann", "--reason", "fixed")
+    assert done.exit_code == 0, done.output
+    assert ports.calls[0] == ("retry", "r1", {"actor": "ann", "reason": "fixed"})
+    assert "pending: waits for a worker" in done.output
+
+
+def test_workers_show_how_they_ended(ports):
+    """A worker that was found dead is listed as dead."""
+    done = outlast("workers")
+    assert "dead" in done.output
+    assert "import v2" in done.output
+    assert json.loads(outlast("workers", "--json").output)["workers"][0]["end"] == "dead"
+
+
+def test_migrate_says_what_it_applied(ports):
+    """Migrations are named, and `--print` changes nothing."""
+    assert "applied 0001_native" in outlast("migrate").output
+    assert json.loads(outlast("migrate", "--json").output) == {"applied": ["0001_native"]}
+    ports.calls.clear()
+    assert outlast("migrate", "--print").output == "create ...\n"
+    assert ports.calls == [("closed",)]
+
+
+def test_enqueue_passes_plain_json_and_options(ports):
+    """The input is parsed, and key, delay, queue, priority and tags reach the engine."""
+    done = outlast("enqueue", "import", '{"a": [1]}', "--version", "2", "--key", "k", "--delay", "5m", "--queue", "q", "--priority", "-3", "--tag", "t")
+    assert done.exit_code == 0, done.output
+    assert done.output == "r1\n"
+    options = {"idempotency_key": "k", "delay": 300.0, "queue": "q", "priority": -3, "tags": ("t",)}
+    assert ports.calls[0] == ("enqueue", "import", 2, {"a": [1]}, options)
+
+
+def test_enqueue_without_input_gives_none(ports):
+    """A task without input is enqueued without one."""
+    outlast("enqueue", "import")
+    assert ports.calls[0][:3] == ("enqueue", "import", 1)
+    assert len(ports.calls[0]) == 4
+
+
+def test_enqueue_reads_standard_input(ports):
+    """`-` as the input reads it from standard input."""
+    outlast("enqueue", "import", "-", input='"text"')
+    assert ports.calls[0][3] == "text"
+
+
+def test_enqueue_waits_for_the_result(ports):
+    """`--wait` prints what the run returned."""
+    done = outlast("enqueue", "import", "--wait", "60s")
+    assert done.exit_code == 0, done.output
+    assert done.output == "42\n"
+    assert ("result", 60.0, {}) in ports.calls
+
+
+@pytest.mark.parametrize("error", [RunFailedError("r1", Failure("x.Y", "broken")), TimeoutError()])
+def test_enqueue_fails_if_the_run_does_not_succeed(ports, error):
+    """A run that fails, or is not over in time, is exit code 1 with a message."""
+    ports.result_error = error
+    ports.run = a_run(status=RunStatus.FAILED)
+    done = outlast("enqueue", "import", "--wait", "1")
+    assert done.exit_code == 1
+    assert "r1" in done.output
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RunNotFoundError("there is no run r1"), 1),
+        (UnavailableError("the database did not answer"), 1),
+        (SchemaError("run `outlast migrate`"), 1),
+        (IdempotencyConflictError("import", "k", "r0"), 2),
+    ],
+)
+def test_an_error_is_a_message_and_a_code(ports, error, code):
+    """What the library raises is shown as its message, without a traceback."""
+    ports.error = error
+    done = outlast("show", "r1")
+    assert done.exit_code == code
+    assert str(error) in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["enqueue", "import", "{no json", "--app", "app_of_test:engine"], "quotes"),
+        (["enqueue", "import", "--delay", "soon", "--app", "app_of_test:engine"], "1h30m"),
+        (["runs", "--app", "app_of_test"], "module:engine"),
+        (["runs", "--app", "no_such_module_here:engine"], "folder"),
+        (["runs", "--app", "app_of_test:no_engine"], "connect()"),
+        (["runs", "--app", "json:dumps.__doc__"], "connect()"),
+        (["runs", "--status", "finished"], "succeeded"),
+        (["worker"], "--app"),
+        (["worker", "--app", "app_of_test:engine", "--queues", ","], "commas"),
+        (["demo", "--source", "/no/such/folder"], "does not exist"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_wrong_use_is_code_2_with_the_remedy(ports, arguments, remedy):
+    """Whoever calls a command wrongly is told what to write, with exit code 2 and no traceback."""
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2, done.output
+    assert remedy in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_module_that_fails_by_itself_keeps_its_traceback(tmp_path, monkeypatch):
+    """An application whose own import is broken is not reported as a module that is not there."""
+    (tmp_path / "app_with_broken_import.py").write_text("import no_such_module_anywhere\n")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["runs", "--app", "app_with_broken_import:engine"])
+    assert isinstance(done.exception, ModuleNotFoundError)
+    assert done.exception.name == "no_such_module_anywhere"
+
+
+def test_tasks_of_the_application_check_the_input(ports):
+    """With --app the input has the task's own type, and a task that is not there is named with those that are."""
+    ports.tasks = (SimpleNamespace(name="import", version=2),)
+    done = outlast("enqueue", "import", "1", "--version", "3")
+    assert done.exit_code == 2
+    assert "import v2" in done.output
