@@ -61,7 +61,7 @@ class Conclusion:
         """Print it as text."""
         print_line()
         for interruption in self._plot.interruptions:
-            print_line(f"Worker {interruption.member.number} was {interruption.how} in the middle of")
+            print_line(f"Worker {interruption.member.number} was {interruption.how} in the middle of these, and they went on:")
             for each in self._continuations:
                 if each.interruption is interruption:
                     print_line(f"  {self._text(each)}")
@@ -77,8 +77,8 @@ class Conclusion:
             return f"{file.name}: {step}, which never went on"
         member = self._crew.find(each.again.pid)
         place = f" at byte {each.byte:,} of {file.size:,}" if step == "copy" else ""
-        where = f" on worker {member.number}" if member else ""
-        return f"{file.name}: {step}, which went on{place}{where} after {each.seconds:.1f} s"
+        where = f", worker {member.number}" if member else ""
+        return f"{file.name}: {step}{place}{where}, {each.seconds:.1f} s later"
 
     def _print_refusals(self) -> None:
         frozen = self._plot.frozen

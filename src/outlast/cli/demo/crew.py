@@ -38,7 +38,7 @@ class Member:
             event = message.pop("event")
             self.renewals += event == "lease_renewed"
             if event in ("lease_lost", "write_refused"):
-                self.refusals.append(f"{event}: " + ", ".join(f"{name} {value}" for name, value in message.items()))
+                self.refusals.append(f"{event}: {message.get('reason', message.get('what', ''))}")
 
 
 class Crew:
@@ -85,7 +85,7 @@ class Crew:
     def working(self) -> list[Member]:
         return [member for member in self.members if member.state == "working"]
 
-    def find(self, pid: int) -> Member | None:
+    def find(self, pid: int | None) -> Member | None:
         return next((member for member in self.members if member.pid == pid), None)
 
     def ask_to_stop(self) -> None:

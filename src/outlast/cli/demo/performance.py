@@ -41,7 +41,7 @@ class Performance:
         self._crew = crew
         self._screen = screen
         self._queue = queue
-        self.watch = Watch(engine.inspector, queue)
+        self.watch = Watch(engine.inspector, world.journal, queue)
         self.plot = Plot(world, crew, self.watch, screen.say)
 
     async def play(self, workers: int) -> None:

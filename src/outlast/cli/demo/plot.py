@@ -84,10 +84,9 @@ class Plot:
         """Wait for a worker that is in the middle of a copy, while another works that can take over."""
         while not self._watch.is_over:
             if len(self._crew.working()) > 1:
-                owners = {entry.run: entry.pid for entry in self._world.journal.read() if entry.event == "began"}
                 for file in sorted(self._watch.running(), key=lambda file: -file.file.size):
                     share = file.done / file.file.size if file.file.size else 0.0
-                    member = self._crew.find(owners.get(file.run_id, 0))
+                    member = self._crew.find(file.pid)
                     if file.step == "copy" and INTERESTING_SHARE[0] < share < INTERESTING_SHARE[1] and member in self._crew.working():
                         return member
             await asyncio.sleep(POLL_SECONDS)

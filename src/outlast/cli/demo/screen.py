@@ -18,10 +18,12 @@ from .watch import FileState, Watch
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 LINES_EVERY_SECONDS = 2.0
 ROWS_MAX = 12
 NAME_CHARACTERS = 26
+STATE_STYLES = {"working": "green", "killed": "bold red", "frozen": "bold blue", "thawed": "yellow", "stopped": "dim", "ended": "red"}
 
 
 class Screen(Protocol):
@@ -119,13 +121,12 @@ def _picture(watch: Watch, crew: Crew) -> RenderableType:
     from rich.text import Text
 
     workers = Text("workers  ")
-    styles = {"working": "green", "killed": "red strike", "frozen": "bold blue", "thawed": "yellow", "stopped": "dim", "ended": "red"}
     for member in crew.members:
-        workers.append(f"{member.number} {member.state}  ", style=styles[member.state])
-    return Group(Text(), workers, _files_table(watch), _total(watch))
+        workers.append(f"{member.number} {member.state}  ", style=STATE_STYLES[member.state])
+    return Group(Text(), workers, _files_table(watch, crew), _total(watch))
 
 
-def _files_table(watch: Watch) -> Table:
+def _files_table(watch: Watch, crew: Crew) -> Table:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -135,14 +136,26 @@ def _files_table(watch: Watch) -> Table:
     table.add_column(ratio=1, min_width=8)
     table.add_column(width=5, justify="right", no_wrap=True)
     table.add_column(width=8, no_wrap=True)
-    table.add_column(width=14, no_wrap=True)
+    table.add_column(width=15, no_wrap=True)
     active = sorted((file for file in watch.files.values() if _is_under_way(file)), key=lambda file: -file.file.size)
     for file in active[:ROWS_MAX]:
         share = file.done / file.file.size if file.file.size else 0.0
         name = Text(escaped(str(file.file.name)), style="none" if file.status is RunStatus.RUNNING else "dim")
         bar = ProgressBar(total=1.0, completed=share, complete_style="cyan" if file.status is RunStatus.RUNNING else "red")
-        table.add_row(name, bar, f"{100 * share:.0f} %", file.step, Text("taken over" if file.takeovers else "", style="yellow"))
+        table.add_row(name, bar, f"{100 * share:.0f} %", file.step, _who(file, crew))
     return table
+
+
+def _who(file: FileState, crew: Crew) -> Text:
+    """Say which worker has the file, or had it and what became of that worker."""
+    from rich.text import Text
+
+    member = crew.find(file.pid)
+    if member is None:
+        return Text()
+    if member.state != "working":
+        return Text(f"{member.number} {member.state}", style=STATE_STYLES[member.state])
+    return Text(f"taken over by {member.number}", style="yellow") if file.takeovers else Text(f"worker {member.number}")
 
 
 def _is_under_way(file: FileState) -> bool:

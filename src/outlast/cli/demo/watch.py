@@ -1,4 +1,4 @@
-"""Watch: where each file of the demo is, read through the engine's inspector. It changes nothing."""
+"""Watch: where each file of the demo is, read through the engine's inspector and the journal. It changes nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from outlast.limits import PAGE_MAX
 from outlast.run import RunStatus, RunView
 
 from .source import SourceFile
+from .world import Journal, owners
 
 STEPS = ("locate", "copy", "verify", "publish", "register")
 
@@ -25,6 +26,8 @@ class FileState:
     """Bytes copied, as the running step has reported."""
     takeovers: int = 0
     why: str = ""
+    pid: int | None = None
+    """The process that last began a step of it, as the journal says."""
 
     def update(self, view: RunView) -> None:
         self.status, self.why, self.takeovers = view.status, view.why, view.recoveries
@@ -38,8 +41,9 @@ class FileState:
 class Watch:
     """All files of one demo, by run; `queue` holds no other runs."""
 
-    def __init__(self, inspector: Inspector, queue: str) -> None:
+    def __init__(self, inspector: Inspector, journal: Journal, queue: str) -> None:
         self._inspector = inspector
+        self._journal = journal
         self._queue = queue
         self.files: dict[str, FileState] = {}
 
@@ -47,7 +51,7 @@ class Watch:
         self.files[run_id] = FileState(file, run_id)
 
     async def read(self) -> None:
-        """Ask the engine where everything is."""
+        """Ask the engine where everything is, and the journal who does it."""
         before = None
         while True:
             page = await self._inspector.list_runs(queue=self._queue, limit=PAGE_MAX, before=before)
@@ -55,8 +59,10 @@ class Watch:
                 if view.id in self.files:
                     self.files[view.id].update(view)
             if page.next is None:
-                return
+                break
             before = page.next
+        for run_id, pid in owners(self._journal.read()).items():
+            self.files[run_id].pid = pid
 
     @property
     def is_over(self) -> bool:

@@ -86,6 +86,11 @@ class Journal:
         return [msgspec.json.decode(line, type=Entry) for line in self._path.read_bytes().splitlines()]
 
 
+def owners(journal: list[Entry]) -> dict[str, int]:
+    """Return the process that last began a step of each run."""
+    return {entry.run: entry.pid for entry in journal if entry.event == "began"}
+
+
 @contextmanager
 def noted() -> Iterator[StepAttempt[World]]:
     """Note in the journal how this step begins and ends."""
