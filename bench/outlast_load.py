@@ -149,13 +149,14 @@ async def drain(options: Options) -> None:
         if is_shared:
             report("ready")
             await asyncio.to_thread(sys.stdin.readline)
-        begun = time.perf_counter()
+        begun, begun_cpu = time.perf_counter(), time.process_time()
         await engine.start(concurrency=options["concurrency"])
         if not is_shared:
             await ended.all.wait()
         if not options.get("leaves_rest", False):
             await _until_all_finished(connection, SHARED_POLL_SECONDS if is_shared else POLL_SECONDS)
-        report("drained", seconds=time.perf_counter() - begun, memory_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - begun_cpu
+        report("drained", seconds=seconds, cpu_seconds=cpu_seconds, memory_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 async def work(options: Options) -> None:

@@ -85,6 +85,8 @@ ROWS = (
     Row("takeover", "seconds", "takeover after kill -9, default settings", "s", (Goal(None, 3),)),
     Row("crowd", "rate", "the first 5,000 runs with 100,000 waiting behind them", "runs/s", (Goal("outlast, none waiting behind", 0.9),)),
     Row("past", "rate", "5,000 runs with 1,000,000 finished ones beside them", "runs/s", (Goal("outlast, none finished", 0.9),)),
+    Row("one_step", "cpu", "processor time of the worker process for a run of one step", "us"),
+    Row("ten_steps", "cpu", "processor time of the worker process for one of ten steps", "us"),
     Row("one_step", "memory", "peak memory of a worker at 100 at once", "MiB", (Goal(None, 60),)),
     Row("import", "milliseconds", "import outlast", "ms", (Goal(None, 100),)),
 )

@@ -113,15 +113,15 @@ def drain(options: Options) -> None:
     steps = STEPS[options["task"]]
     done = 0
     with _opened(options) as sql:
-        begun = time.perf_counter()
+        begun, begun_cpu = time.perf_counter(), time.process_time()
         while claimed := sql.claim():
             for seq in range(1, steps + 1):
                 sql.record(claimed, seq, is_last=seq == steps)
             done += len(claimed)
-        seconds = time.perf_counter() - begun
+        seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - begun_cpu
     if done != options["count"]:
         raise RuntimeError(f"{done} runs were there instead of {options['count']}")
-    report("drained", seconds=seconds, memory_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    report("drained", seconds=seconds, cpu_seconds=cpu_seconds, memory_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 ACTIONS: dict[str, Callable[[Options], None]] = {"prepare": prepare, "enqueue": enqueue, "drain": drain}

@@ -60,12 +60,12 @@ async def drain(options: Options) -> None:
         nonlocal done
         done += 1
 
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     await queue.qm.run(batch_size=options["concurrency"], mode=QueueExecutionMode.drain)
-    seconds = time.perf_counter() - begun
+    seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - begun_cpu
     if done != options["count"]:
         raise RuntimeError(f"{done} jobs were there instead of {options['count']}")
-    report("drained", seconds=seconds, memory_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    report("drained", seconds=seconds, cpu_seconds=cpu_seconds, memory_kib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 async def work(options: Options) -> None:

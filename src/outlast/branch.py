@@ -185,6 +185,12 @@ class Branches:
                 future.add_done_callback(_look_at, context=NO_BODY)
             self._end(branch)
 
+    def interrupt(self) -> None:
+        """Cancel the branches that await something that is not durable; what the others await is the driver's to end."""
+        for branch in list(self._alive):
+            if branch.task is not None and foreign_place(branch.coroutine, branch.waiting, _is_branch) is not None:
+                branch.task.cancel()
+
     @staticmethod
     def _end(branch: Branch) -> None:
         if not branch.is_closed:

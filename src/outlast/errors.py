@@ -19,6 +19,7 @@
     |   `-- WaitTimeoutError          inside a body
     |-- LeaseLostError                stop quietly: somebody else has the run
     |-- UnavailableError              try again: the database did not answer
+    |   `-- CommitUnknownError        the same, and it may have been done
     |-- SchemaError                   run the migrations, or deploy the code that fits
     `-- (raised by steps on purpose)  FinalError, RetryLater
 

@@ -52,7 +52,7 @@ class Failure:
 def type_name(cls: type) -> str:
     """Return `module.qualname`, whatever the class says that these are, as text that every database takes."""
     try:
-        return _clean(f"{_own(type, '__module__', cls)}.{_own(type, '__qualname__', cls)}", ERROR_NAME_CHARACTERS_MAX)
+        return _clean(f"{_own(type, '__module__', cls)}.{_own(type, '__qualname__', cls)}"[:ERROR_NAME_CHARACTERS_MAX], ERROR_NAME_CHARACTERS_MAX)
     except BaseException:  # a class may hide its module behind anything that raises
         return "unknown.unknown"
 
@@ -73,7 +73,7 @@ class _Capture:
     def failure(self, error: BaseException, is_final: bool, depth_left: int) -> Failure:
         self._seen.add(id(error))
         self._errors_left -= 1
-        name = self._fitting(type_name(type(error)), ERROR_NAME_CHARACTERS_MAX)
+        name = self._fitting(type_name(type(error)))
         bases = self._bases(type(error))
         message = self._fitting(_message(error), ERROR_MESSAGE_CHARACTERS_MAX)
         trace = self._fitting(_traceback(error), ERROR_TRACEBACK_CHARACTERS_MAX)
@@ -89,10 +89,11 @@ class _Capture:
 
     def _bases(self, cls: type) -> tuple[str, ...]:
         names = [type_name(base) for base in _own(type, "__mro__", cls)[1:] if issubclass(base, BaseException) and base is not BaseException]
-        return tuple(self._fitting(name, ERROR_NAME_CHARACTERS_MAX) for name in names[:ERROR_MEMBERS_MAX])
+        return tuple(self._fitting(name) for name in names[:ERROR_MEMBERS_MAX])
 
-    def _fitting(self, text: str, limit: int) -> str:
+    def _fitting(self, text: str, limit: int | None = None) -> str:
         """Return `text` cleaned and no longer than half of the bytes that are left, so that something is left for what follows."""
+        limit = len(text) if limit is None else limit
         cleaned = _clean(text, limit)
         while (size := len(json.dumps(cleaned, ensure_ascii=False).encode())) > max(self._bytes_left // 2, 2):
             limit = min(limit, len(cleaned)) // 2

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, overload
 from typing_extensions import TypeVar
 
 from outlast.errors import CancelRequested, UsageError
+from outlast.limits import CANCEL_GRACE
 from outlast.run import Progress
 from outlast.scope import STEP
 
@@ -48,6 +49,8 @@ class StepAttempt(Generic[S]):
         """What the previous attempt last reported, also when a crash cut it off; None when it reported nothing."""
         self._services = services
         self._on_progress = on_progress
+        self.grace = CANCEL_GRACE
+        """How long its process may take to end once it was told to. Set by the engine."""
         self.was_killed = False
         """Its process did not end when it was told to. Set by the engine."""
         self._canceled = False

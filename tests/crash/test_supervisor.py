@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from outlast.cli.supervisor import Supervisor
+
 SECONDS_MAX = 30.0
 SOURCE = str(Path(__file__).parents[2] / "src")
 
@@ -216,3 +218,19 @@ def test_children_do_not_outlive_a_killed_supervisor(supervise):
     supervised.process.wait()
     for pid in pids:
         wait_until_gone(pid)
+
+
+def test_a_child_that_cannot_be_started_is_tried_again():
+    """A machine that has no process left for now does not end the supervisor: the start is tried again after a while."""
+    reports = []
+
+    def start():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    def report(event, /, **facts):
+        reports.append((event, facts.get("again_after_seconds")))
+        if len(reports) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert Supervisor(start, 1, stop_timeout=1.0, report=report).run() == 0
+    assert reports[:2] == [("worker_process_not_started", 1.0), ("worker_process_not_started", 2.0)]

@@ -18,9 +18,7 @@ Place = tuple[str, int]
 
 
 def expected() -> set[Place]:
-    return {
-        (case.name, number) for case in CASES for number, line in enumerate(case.read_text().splitlines(), 1) if line.endswith("# expect-error")
-    }
+    return {(case.name, number) for case in CASES for number, line in enumerate(case.read_text().splitlines(), 1) if line.endswith("# expect-error")}
 
 
 def run(tool: list[str], folder: Path) -> str:
@@ -32,7 +30,9 @@ def run(tool: list[str], folder: Path) -> str:
 
 
 def mypy(folder: Path) -> dict[Place, str]:
-    printed = run(["mypy", "--strict", "--python-version=3.11", "--config-file=", f"--cache-dir={folder / 'cache'}", "--no-error-summary", "--hide-error-context"], folder)
+    printed = run(
+        ["mypy", "--strict", "--python-version=3.11", "--config-file=", f"--cache-dir={folder / 'cache'}", "--no-error-summary", "--hide-error-context"], folder
+    )
     found = re.findall(r"^(.+?):(\d+): error: (.*)$", printed, re.MULTILINE)
     return {(Path(file).name, int(line)): message for file, line, message in found}
 

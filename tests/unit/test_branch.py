@@ -243,7 +243,7 @@ def test_what_is_no_coroutine_is_refused_as_asyncio_does(play):
     async def scenario(stage):
         async def body():
             with pytest.raises(TypeError, match="a coroutine was expected, got 5"):
-                asyncio.create_task(5)
+                await asyncio.create_task(5)
 
         await stage.start(body())
 

@@ -195,6 +195,34 @@ def test_tasks_made_in_a_finally_never_begin(play):
     play(scenario)
 
 
+def test_tasks_made_after_the_closing_never_begin(play):
+    """A call-back that the body left on the loop belongs to it, and begins nothing more."""
+
+    async def scenario(stage):
+        tasks, made = [], asyncio.Event()
+
+        async def late():
+            stage.said.append("late")
+
+        def make():
+            tasks.append(asyncio.create_task(late()))
+            made.set()
+
+        async def body():
+            try:
+                await stage.durable("a")
+            finally:
+                stage.loop.call_later(0.001, make)
+
+        await close_at_standstill(stage, body())
+        await asyncio.wait_for(made.wait(), 20)
+        await asyncio.wait(tasks)
+        assert tasks[0].cancelled()
+        assert stage.said == []
+
+    play(scenario)
+
+
 def test_error_in_a_finally_ends_the_closing_of_that_branch_only(play):
     """What a clean-up raises is nobody's business any more, and every other branch is closed."""
 

@@ -114,7 +114,7 @@ def test_help_loads_no_framework_of_tables_and_no_driver():
     code = "import sys; from outlast.cli import main; main(['--help'], standalone_mode=False); print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(eval(done.stdout.splitlines()[-1]))
-    assert not loaded & {"rich", "sqlite3", "psycopg", "outlast.cli.runs", "outlast.connect"}
+    assert not loaded & {"rich", "sqlite3", "psycopg", "outlast.cli.runs", "outlast.native.engine"}
 
 
 def test_runs_are_filtered_and_listed(ports):

@@ -241,15 +241,18 @@ def test_causes_are_kept_as_python_shows_them():
     """The explicit cause goes before the context, and a suppressed context is not shown."""
     explicit = raised(ValueError("effect"), KeyError("cause"))
     assert capture(explicit).cause.type == "builtins.KeyError"
-    try:
-        try:
-            raise KeyError("context")
-        except KeyError:
-            raise ValueError("during") from None
-    except ValueError as error:
-        assert capture(error).cause is None
-        error.__suppress_context__ = False
-        assert capture(error).cause.message == "'context'"
+    during = ValueError("during")
+    during.__context__ = KeyError("context")
+    assert capture(during).cause.message == "'context'"
+    during.__suppress_context__ = True
+    assert capture(during).cause is None
+
+
+def test_causes_that_bite_their_tail_are_told_once():
+    """Each error of a circle is there one time, in its order."""
+    failure = capture(cyclic())
+    assert (failure.message, failure.cause.message, failure.cause.cause) == ("first", "'second'", None)
+    assert capture(own_cause()).cause is None
 
 
 def test_long_texts_keep_both_ends():
@@ -276,11 +279,11 @@ def test_group_keeps_its_members():
 def test_final_error_is_final_wherever_it_is_found():
     """What a step said by raising `FinalError` is kept, also below it, inside a group and in a class of the user's own."""
 
-    class Refused(FinalError):
+    class RefusedError(FinalError):
         pass
 
     assert capture(FinalError("no")).is_final
-    assert capture(Refused("no")).is_final
+    assert capture(RefusedError("no")).is_final
     assert not capture(ValueError("no")).is_final
     assert capture(ValueError("no"), is_final=True).is_final
     assert [member.is_final for member in capture(ExceptionGroup("g", [FinalError("a"), ValueError("b")])).members] == [True, False]

@@ -56,10 +56,15 @@ def wait_until_gone(url):
 
 
 def holder(program, *arguments):
-    """A process that starts a server, prints its address and waits to be ended."""
-    command = [sys.executable, "-c", f"{program} import sys", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": SOURCE})
+    """A process that starts a server and waits to be ended, and the server's address."""
+    process = start_holder(program, *arguments)
     return process, process.stdout.readline().strip()
+
+
+def start_holder(program, *arguments):
+    """A process that starts a server, will print its address and then waits to be ended."""
+    command = [sys.executable, "-c", f"{program} import sys", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": SOURCE})
 
 
 def end(process, number):
@@ -209,11 +214,12 @@ def test_shared_server_is_one_and_ends_with_its_last_holder(tmp_path):
 
 def test_shared_server_is_started_once_by_many_at_once(tmp_path):
     """However many processes ask at the same moment, one server is started."""
-    holders = [holder(f"{HOLD} print(s.join(), flush=True); input();", str(tmp_path)) for _ in range(4)]
-    assert len({url for _, url in holders}) == 1
-    for process, _ in holders:
+    holders = [start_holder(f"{HOLD} print(s.join(), flush=True); input();", str(tmp_path)) for _ in range(4)]
+    urls = {process.stdout.readline().strip() for process in holders}
+    for process in holders:
         end(process, signal.SIGKILL)
-    wait_until_gone(holders[0][1])
+    assert len(urls) == 1
+    wait_until_gone(*urls)
 
 
 def test_shared_server_outlives_a_killed_holder_and_not_the_last(tmp_path):

@@ -20,11 +20,19 @@ from outlast.errors import CommitUnknownError, SchemaError, UnavailableError, Us
 
 @pytest.fixture(params=["wal", "delete"])
 def database(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
-    database = SqliteDatabase(tmp_path / "x.db", journal=request.param, busy_timeout=timedelta(milliseconds=200))
+    database = SqliteDatabase(tmp_path / "x.db", journal=request.param)
     with database.transaction() as tx:
         tx.run("CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
     yield database
     database.close()
+
+
+@pytest.fixture
+def impatient(database: SqliteDatabase) -> Any:
+    """The same file through an object that does not wait long."""
+    impatient = SqliteDatabase(database.path, busy_timeout=timedelta(milliseconds=100))
+    yield impatient
+    impatient.close()
 
 
 def names(database: SqliteDatabase) -> list[str]:
@@ -145,38 +153,38 @@ def test_a_thread_that_would_wait_for_itself_is_told(database: SqliteDatabase) -
     assert names(database) == []
 
 
-def test_a_thread_that_keeps_the_file_is_waited_for_with_a_bound(database: SqliteDatabase) -> None:
+def test_a_thread_that_keeps_the_file_is_waited_for_with_a_bound(impatient: SqliteDatabase) -> None:
     """A writer that does not end makes others busy, not hang."""
     entered, leave = threading.Event(), threading.Event()
 
     def keep() -> None:
-        with database.transaction():
+        with impatient.transaction():
             entered.set()
             leave.wait(10)
 
     thread = threading.Thread(target=keep)
     thread.start()
     assert entered.wait(10)
-    with pytest.raises(RefusedError) as refused, database.transaction():
+    with pytest.raises(RefusedError) as refused, impatient.transaction():
         pass
     leave.set()
     thread.join()
     assert refused.value.refusal is Refusal.BUSY
 
 
-def test_another_writer_makes_the_file_busy(database: SqliteDatabase) -> None:
+def test_another_writer_makes_the_file_busy(impatient: SqliteDatabase) -> None:
     """A lock of somebody else's is waited for so long and then named."""
-    other = sqlite3.connect(database.path, isolation_level=None)
+    other = sqlite3.connect(impatient.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
-        with pytest.raises(RefusedError) as refused, database.transaction():
+        with pytest.raises(RefusedError) as refused, impatient.transaction():
             pass
     finally:
         other.close()
     assert refused.value.refusal is Refusal.BUSY
-    with database.transaction() as tx:
+    with impatient.transaction() as tx:
         tx.run("INSERT INTO item (name) VALUES ('a')")
-    assert names(database) == ["a"]
+    assert names(impatient) == ["a"]
 
 
 def test_a_foreign_reader_that_stays_makes_the_commit_busy(tmp_path: Path) -> None:

@@ -55,27 +55,27 @@ def test_sweeps_read_their_index(world: World, statement: str, index: str) -> No
     assert "SCAN run" not in text
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "end_runs",
-        "release_runs",
-        "claim_runs",
-        "recover_runs",
-        "insert_records",
-        "insert_failures",
-        "keep_ends",
-        "end_keys",
-        "reopen_key",
-        "delete_ended_waits",
-        "delete_ended_activity",
-        "count_reports",
-        "count_losses",
-        "wake_overdue",
-        "insert_waits",
-        "find_changes",
-    ],
-)
+GROUPS = [
+    "end_runs",
+    "release_runs",
+    "claim_runs",
+    "recover_runs",
+    "insert_records",
+    "insert_failures",
+    "keep_ends",
+    "end_keys",
+    "reopen_key",
+    "delete_ended_waits",
+    "delete_ended_activity",
+    "count_reports",
+    "count_losses",
+    "wake_overdue",
+    "insert_waits",
+    "find_changes",
+]
+
+
+@pytest.mark.parametrize("statement", GROUPS)
 def test_groups_look_rows_up_by_key(world: World, statement: str) -> None:
     """A group goes from its rows to the tables and never through a whole table."""
     text = plan(world, statement, batch="[]", run_ids="[]", holds="[]", run="", now=0, limit=1, worker=1)

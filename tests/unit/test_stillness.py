@@ -1,6 +1,7 @@
 """Stillness: a body stands still exactly when nothing of it is about to run, however its branches are nested."""
 
 import asyncio
+import itertools
 import random
 import threading
 
@@ -97,7 +98,7 @@ def test_one_body_in_motion_does_not_hold_up_another(play):
         restless = Branches(stage.loop)
 
         async def spins():
-            while True:
+            for _ in itertools.count():
                 await asyncio.sleep(0)
 
         restless.start(spins())

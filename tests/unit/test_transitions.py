@@ -21,9 +21,7 @@ HOLD = Hold("0190a6e0-0000-7000-8000-000000000000", 7)
 
 def lose(run: Recovery, progress_mark: int) -> Recovery:
     """Lose the worker of a run that was claimed again after `run`."""
-    return recovery_of(
-        orphan(recoveries=run.recoveries, losses=run.losses, strikes=run.strikes, loss_mark=run.loss_mark, progress_mark=progress_mark)
-    )
+    return recovery_of(orphan(recoveries=run.recoveries, losses=run.losses, strikes=run.strikes, loss_mark=run.loss_mark, progress_mark=progress_mark))
 
 
 FRESH = Recovery(HOLD, RunStatus.PENDING, timedelta(0), 0, 0, 0, 0, None)

@@ -72,12 +72,14 @@ const actions = {
       await pool`SELECT 1`;
       const worker = client.newWorker({ concurrency: options.concurrency });
       const begun = performance.now();
+      const begunCpu = process.cpuUsage();
       await worker.start();
       await everyBody;
       await untilAllCompleted(pool);
       const seconds = (performance.now() - begun) / 1000;
+      const cpu = process.cpuUsage(begunCpu);
       await worker.stop();
-      return { event: "drained", seconds, memory_kib: process.resourceUsage().maxRSS };
+      return { event: "drained", seconds, cpu_seconds: (cpu.user + cpu.system) / 1e6, memory_kib: process.resourceUsage().maxRSS };
     });
   },
 

@@ -18,6 +18,8 @@ from outlast.run import RunView, StepView
 
 TEXT_FIELDS = ("input", "output", "result")
 """Fields of views that are JSON text."""
+LAST_COLUMN_WIDTH_MIN = 24
+"""On a screen that leaves it less, a table's last column goes below its row."""
 
 
 def escaped(text: str) -> str:
@@ -58,27 +60,34 @@ def plain(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their columns: fitted to the screen on a terminal, else complete, one line a row."""
+    """Print rows under their columns: complete, one line a row; on a terminal the last column is cut to the screen, or has its own line."""
     cells = [[escaped(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_fitted(columns, cells)
+        _print_fitted([list(columns), *cells])
         return
     widths = [max(len(cell) for cell in column) for column in zip(columns, *cells, strict=True)]
     for row in (list(columns), *cells):
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _print_fitted(columns: Sequence[str], cells: list[list[str]]) -> None:
+def _print_fitted(rows: list[list[str]]) -> None:
+    """The first row is the header. The last column is the text that may be long."""
+    from rich.cells import cell_len, set_cell_size
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        table.add_column(column, no_wrap=index == 0, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console().print(table)
+    console = Console(highlight=False)
+    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
+    has_room = console.width - sum(width + 2 for width in widths) >= LAST_COLUMN_WIDTH_MIN
+    for row in rows:
+        line = Text(style="bold" if row is rows[0] else "")
+        for cell, width in zip(row, widths, strict=False):
+            line.append(f"{set_cell_size(cell, width)}  ", style=_STYLES.get(cell))
+        if has_room:
+            line.append(row[-1], style=_STYLES.get(row[-1]))
+        console.print(line, no_wrap=True, overflow="ellipsis")
+        if not has_room and row is not rows[0] and row[-1]:
+            console.print(Text(f"  {row[-1]}", style="dim"), no_wrap=True, overflow="ellipsis")
 
 
 _STYLES = {

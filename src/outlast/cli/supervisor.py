@@ -43,9 +43,8 @@ class Place:
         self._delay = RESTART_DELAY.total_seconds()
 
     def vacate(self, now: float) -> float:
-        """Note that the child is gone, and return after how long the next one starts."""
-        assert self.child is not None
-        if now - self.child.started >= RESTART_FORGIVEN_AFTER.total_seconds():
+        """Note that the child is gone, or could not be started, and return after how long the next one starts."""
+        if self.child is not None and now - self.child.started >= RESTART_FORGIVEN_AFTER.total_seconds():
             self._delay = RESTART_DELAY.total_seconds()
         delay = self._delay
         self._delay = min(delay * 2, RESTART_DELAY_MAX.total_seconds())
@@ -100,7 +99,12 @@ class Supervisor:
     def _fill(self, place: Place) -> None:
         if self._is_stopping or self._clock.monotonic() < place.start_at:
             return
-        place.child = self._start()
+        try:
+            place.child = self._start()
+        except OSError as error:  # no memory, no process, no descriptor: for now
+            delay = place.vacate(self._clock.monotonic())
+            self._report("worker_process_not_started", place=place.number, error=str(error), again_after_seconds=delay)
+            return
         self._selector.register(place.child.messages_fd, selectors.EVENT_READ, place)
         self._report("worker_process_started", place=place.number, pid=place.child.pid)
 

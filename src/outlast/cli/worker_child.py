@@ -76,9 +76,16 @@ class WorkerChild:
         threading.Thread(target=self._beat_while_unavailable, daemon=True, name="beat").start()
         async with self._engine:
             left = await self._engine.run(queues=queues, concurrency=concurrency, stop_timeout=self._stop_timeout)
+            if left:
+                self._leave_at_once(left)
+        return DONE
+
+    def _leave_at_once(self, left: Sequence[str]) -> None:
+        """End the process while bodies still run in it: Python would wait for their threads, which is what they were given time for."""
         for run_id in left:
             logger.error("run %s was left to its lease: its body did not end in time", run_id)
-        return FAILED if left else DONE
+        logging.shutdown()
+        os._exit(FAILED)
 
     def _pass_on(self, event: Event) -> None:
         if event.name in ("store_unavailable", "lease_renewed"):

@@ -62,6 +62,11 @@ class Call:
         return self.step.digest if self.step is not None else ""
 
     @property
+    def is_inserted(self) -> bool:
+        """It was declared as added in front of calls that are recorded already."""
+        return self.step is not None and self.step.step.options.inserted
+
+    @property
     def can_park(self) -> bool:
         return self.state in (CallState.RETRYING, CallState.WAITING, CallState.GIVEN_UP)
 

@@ -23,6 +23,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 
 from outlast.database.transaction import Refusal, RefusedError, Transaction
@@ -66,11 +67,14 @@ class Entry:
 class Checkpoints:
     """The group commit of one worker incarnation."""
 
-    def __init__(self, calls: Calls, store: Store, worker_id: int, on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, calls: Calls, store: Store, worker_id: int, on_lost: Callable[[str], None], now: Callable[[], datetime | None] = lambda: None
+    ) -> None:
         self._calls = calls
         self._store = store
         self._worker_id = worker_id
         self._on_lost = on_lost
+        self._now = now
         self._waiting: deque[Entry] = deque()
         self._aside: dict[str, deque[Entry]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -197,7 +201,7 @@ class Checkpoints:
     async def _commit(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
         def commit(tx: Transaction) -> Callable[[], list[Checkpoint]]:
             self._store.fence(tx, self._worker_id)
-            return self._store.commit_checkpoints(tx, checkpoints)
+            return self._store.commit_checkpoints(tx, checkpoints, self._now())
 
         return (await self._calls.write("commit_checkpoints", commit))()
 

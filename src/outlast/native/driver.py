@@ -136,7 +136,7 @@ class NativeDriver:
     def _ask(self, call: Call) -> Handed:
         self._check_open()
         try:
-            found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.step is not None and call.step.step.options.inserted)
+            found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.is_inserted)
         except HistoryMismatchError as error:
             self._loop.call_soon(self._fail, error, context=NO_BODY)
             return call.future
@@ -301,14 +301,30 @@ class NativeDriver:
         deferred = [call for call in self._calls.values() if call.state is CallState.DEFERRED]
         if self.is_draining or not deferred:
             return False
+        missed = self._replay.find_missed()
+        if missed is not None and self.foreign_await() is None:  # a foreign await may still ask for it
+            deferred = [call for call in deferred if call.is_inserted]
+            if not deferred:
+                return self._fail_unless_inserting(missed)
         for call in deferred:
             self._begin(call)
         self._settle()
         return True
 
+    def _fail_unless_inserting(self, missed: Record) -> bool:
+        """The body has been handed all that it awaits, and something recorded is still to come: only a call declared as inserted may lie before it."""
+        if any(call.is_inserted for call in self._calls.values()):
+            return False
+        got = next(call.key for call in self._calls.values() if call.state is CallState.DEFERRED)
+        self._fail(HistoryMismatchError(f"{missed.key}, which is recorded", str(got)))
+        return True
+
     def _hand(self, record: Record) -> None:
         """Give the body one record; what it does with it decides what comes next."""
         call = self._calls.pop(record.key)
+        if call.future.done():  # the body's own task canceled it in this very turn, and withdraws in the next
+            self._settle()
+            return
         self._now = max(self._now, record.finished_at)
         if self._branches.has_branched or self._needs_look or self._replay.has_ready:
             self._settle()
@@ -356,11 +372,13 @@ class NativeDriver:
             return
         error = asyncio.CancelledError("the body canceled itself") if root.cancelled() else root.exception()
         try:
+            self._replay.check_end()
             if error is not None:
                 raise error
-            self._replay.check_end()
             self._finish(succeeded(self.claim, self.task.output.encode(root.result(), f"result of {self.task.name}"), self._replay.warnings))
         except (HistoryMismatchError, PayloadError) as problem:
+            if problem is not error:
+                problem.__cause__ = error
             self._fail(problem)
         except BaseException as problem:
             self._finish(ended_with(self.claim, self.task.retry, problem, self._failed_keys, self._clock(), self._replay.warnings))
@@ -381,6 +399,7 @@ class NativeDriver:
                 call.future.set_exception(CancelRequested(reason))
                 call.future.exception()  # a branch that nobody awaits must not be reported as a forgotten error
             self._performer.stop(call, reason)
+        self._branches.interrupt()
 
     @property
     def root(self) -> asyncio.Task[Any] | None:

@@ -31,7 +31,7 @@ class Incarnation:
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self.is_over = False
-        self.checkpoints = Checkpoints(runtime.calls, runtime.store, self.id, self._over)
+        self.checkpoints = Checkpoints(runtime.calls, runtime.store, self.id, self._over, runtime.at)
         self._pulse = Pulse(
             calls=runtime.pulse_calls,
             store=runtime.store,

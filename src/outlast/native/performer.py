@@ -158,7 +158,7 @@ class Performer:
         variables = contextvars.copy_context()
         thread = self._threads.submit(variables.run, function)
         waiter = asyncio.wrap_future(thread)
-        waiter.add_done_callback(_look_at)
+        waiter.add_done_callback(look_at)
         seconds = None if timeout is None else timeout.total_seconds()
         try:
             done, _ = await asyncio.wait({waiter}, timeout=seconds)
@@ -226,7 +226,7 @@ def _reported(call: Call) -> Progress | None:
     return None if reported is None else Progress(reported.done, reported.total, reported.note)
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
+def look_at(future: asyncio.Future[Any]) -> None:
     """Look at the outcome of a thread that nobody waits for any more, so that asyncio does not report it."""
     if not future.cancelled():
         future.exception()

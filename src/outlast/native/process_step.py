@@ -16,7 +16,7 @@ import msgspec
 
 from outlast.errors import OutlastError, UsageError
 from outlast.failure import Failure
-from outlast.limits import CANCEL_GRACE, PAYLOAD_BYTES_MAX
+from outlast.limits import PAYLOAD_BYTES_MAX
 from outlast.step import Step
 from outlast.this_step import StepAttempt
 
@@ -60,7 +60,7 @@ async def run_in_process(step: Step[..., Any], arguments: str, attempt: StepAtte
         await _end(process, "canceled", attempt)
         raise
     finally:
-        await _end(process, "", attempt, grace=0.0)
+        await _end(process, "", attempt, grace=timedelta(0))
     return step.signature.result.decode(text, f"result of step {attempt.key}")
 
 
@@ -97,7 +97,7 @@ async def _answer(process: asyncio.subprocess.Process, attempt: StepAttempt[Any]
     raise ProcessFailedError(Failure("outlast.ProcessDied", f"the process of step {attempt.key} ended with {how} and no result"))
 
 
-async def _end(process: asyncio.subprocess.Process, reason: str, attempt: StepAttempt[Any], grace: float = CANCEL_GRACE.total_seconds()) -> None:
+async def _end(process: asyncio.subprocess.Process, reason: str, attempt: StepAttempt[Any], grace: timedelta | None = None) -> None:
     """See to it that the process ends: told first, killed after the grace."""
     if process.returncode is not None:
         return
@@ -105,7 +105,7 @@ async def _end(process: asyncio.subprocess.Process, reason: str, attempt: StepAt
     try:
         if reason:
             process.stdin.write(msgspec.json.encode(reason) + b"\n")
-        await asyncio.wait_for(process.wait(), grace)
+        await asyncio.wait_for(process.wait(), (attempt.grace if grace is None else grace).total_seconds())
     except (TimeoutError, ConnectionError):
         attempt.was_killed = True
         process.kill()

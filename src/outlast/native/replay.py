@@ -87,16 +87,18 @@ class Replay:
         self._names: Counter[str] | None = None
         self._history = history
         self._open = _open_calls(history) if history.failures or history.waits or history.progress else {}
+        self._unasked_open = set(self._open)
         self.warnings: list[str] = []
 
     # --- asking ------------------------------------------------------------------------------------------------------
     @property
     def is_replaying(self) -> bool:
-        """True while something that an earlier execution recorded has not been handed over, and has to be."""
-        return self._binding_count > 0 or (bool(self._ready) and self._ready[0][0] < self._live_seq)
+        """True while something that an earlier execution recorded, or left open, has not been reached again."""
+        return self._binding_count > 0 or bool(self._unasked_open) or (bool(self._ready) and self._ready[0][0] < self._live_seq)
 
     def ask(self, key: StepKey, kind: RecordKind, digest: str, *, is_inserted: bool = False) -> Found:
         """Answer what a call finds. Each key is asked for once."""
+        self._unasked_open.discard(key)
         if not self._records:
             return Found.NOTHING_YET if self._ready else Found.NOTHING
         record = self._records.pop(key, None)

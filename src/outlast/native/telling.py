@@ -18,7 +18,7 @@ from outlast.events import Events
 
 from .driver import NativeDriver
 from .ending import Ending
-from .performer import Performer
+from .performer import Performer, look_at
 
 ACKNOWLEDGED, IGNORED, KILLED = "acknowledged", "ignored", "killed"
 """The verdicts. The words are persisted and never change."""
@@ -30,6 +30,8 @@ async def tell(
     """Tell a body, wait for it at most `grace`, and enter its end; an `ending` of None leaves the run to the lease."""
     run_id = driver.claim.id
     attempts = performer.attempts_of(run_id)
+    for attempt in attempts:
+        attempt.grace = grace / 2  # so that a process which had to be killed has ended, and shows it, when the verdict is made
     events.emit("run_told", run=run_id, reason=reason)
     driver.tell(reason)
     waiting: set[asyncio.Future[Any]] = set(performer.tasks_of(run_id))
@@ -39,6 +41,8 @@ async def tell(
     if waiting:
         await asyncio.wait(waiting, timeout=grace.total_seconds())
     threads = {asyncio.wrap_future(thread) for thread in performer.lingering(run_id)}
+    for thread in threads:
+        thread.add_done_callback(look_at)
     if threads:
         await asyncio.wait(threads, timeout=max(0.0, ends_at - clock.monotonic()))
     has_ended = all(future.done() for future in waiting | threads)

@@ -7,9 +7,7 @@ from datetime import timedelta
 
 from typing_extensions import assert_type
 
-from outlast.context import Context
-from outlast.retry import NETWORK, RetryPolicy
-from outlast.step import step
+from outlast import NETWORK, Context, RetryPolicy, step
 
 
 @dataclass

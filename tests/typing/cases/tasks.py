@@ -7,13 +7,7 @@ from uuid import UUID
 
 from typing_extensions import assert_type
 
-from outlast.context import Context
-from outlast.engine import TaskEngine
-from outlast.retry import RetryPolicy
-from outlast.run import CancelOutcome, Run, RunStatus, RunView
-from outlast.task import Task, task
-from outlast.task_ref import TaskRef, task_ref
-from outlast.this_step import StepAttempt, this_step
+from outlast import CancelOutcome, Context, RetryPolicy, Run, RunStatus, RunView, StepAttempt, Task, TaskEngine, TaskRef, task, task_ref, this_step
 
 
 @dataclass

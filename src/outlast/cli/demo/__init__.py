@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +23,7 @@ SPARE_BYTES = 64 << 20
 
 @click.command()
 @click.option("--source", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Copy this folder instead of a generated one.")
-@click.option("--database", metavar="URL", envvar="OUTLAST_DATABASE_URL", help="Use this database instead of a new SQLite file.")
+@click.option("--database", metavar="URL", help="Use this database, in which the runs then stay, instead of a new SQLite file.")
 @click.option("--workers", type=click.IntRange(2, 16), default=3, show_default=True, help="Worker processes.")
 @click.option("--keep", is_flag=True, help="Keep the folder with the copies, the database and the logs.")
 @json_option
@@ -30,7 +31,7 @@ def demo(source: Path | None, database: str | None, workers: int, keep: bool, is
     """Copy a folder durably, while one worker is killed and another is frozen; then prove it on the files.
 
     Each file is a run with the steps locate, copy, verify, publish and register. The source is only read. Copies are
-    slowed down, so that there is something to see: it takes half a minute. The exit code is 0 only if every file
+    slowed down, so that there is something to see: it takes some 15 seconds. The exit code is 0 only if every file
     arrived whole and once.
     """
     leave(lambda: _demo(source, database, workers, keep, is_json))
@@ -40,6 +41,7 @@ def _demo(source: Path | None, database: str | None, workers: int, keep: bool, i
     from .performance import perform
 
     listing = None if source is None else _checked(source)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends the demo, it leaves no worker and no folder behind
     folder = Path(tempfile.mkdtemp(prefix="outlast-demo-"))
     url = database or f"sqlite:///{folder / 'demo.db'}"
     try:

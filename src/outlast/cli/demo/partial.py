@@ -2,7 +2,8 @@
 
 Each attempt writes a file of its own and begins it with what the attempt before it had reached, once that is proven by
 its hash. So a worker that was frozen, and wakes up after its run has gone on elsewhere, still writes, but into a file
-that has no name any more. Nothing partial ever stands under a final name.
+that has no name any more. And so that none is left over, who publishes removes every partial file of the run, and who
+closes one after that finds the final name taken and removes its own. Nothing partial ever stands under a final name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Partial:
     """A temporary file in the making; used as a context manager."""
 
     def __init__(self, target: Path, run_id: str, claim: str) -> None:
+        self._target = target
         self.path = target.parent / f".{run_id}.{claim}.part"
         self._run_id = run_id
         self.size = 0
@@ -37,8 +39,8 @@ class Partial:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._file is not None
         self._file.close()
-        if kind is not None and self.size == self._reached:
-            self.path.unlink(missing_ok=True)  # nothing new is in it, and maybe its run has long gone on without it
+        if self._target.exists() or (kind is not None and self.size == self._reached):
+            self.path.unlink(missing_ok=True)  # its run has gone on without it, or may have, and nothing new is in it
 
     @property
     def digest(self) -> str:
@@ -70,12 +72,16 @@ class Partial:
 
     def others(self) -> list[Path]:
         """Return the temporary files that other attempts of this run have left."""
-        mine = f".{self._run_id}."
-        return [path for path in self.path.parent.iterdir() if path.name.startswith(mine) and path != self.path]
+        return [path for path in partial_files(self._target, self._run_id) if path != self.path]
 
     def remove_others(self) -> None:
         for path in self.others():
             path.unlink(missing_ok=True)
+
+
+def partial_files(target: Path, run_id: str) -> list[Path]:
+    """Return the temporary files of all attempts of a run."""
+    return [path for path in target.parent.iterdir() if path.name.startswith(f".{run_id}.")]
 
 
 def _digest_of_first(path: Path, count: int) -> str | None:
@@ -97,14 +103,14 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def publish(partial: Path, target: Path, digest: str) -> None:
+def publish(partial: Path, target: Path, digest: str, run_id: str) -> None:
     """Give a complete file its final name, in one step that also survives a loss of power. It may be repeated."""
-    if not partial.exists() and target.exists() and digest_of(target) == digest:
-        sync_folder(target.parent)  # an attempt before this one came as far as here
-        return
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, target)
+    if partial.exists() or not target.exists() or digest_of(target) != digest:  # else an attempt before this one came as far as that
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    for left in partial_files(target, run_id):
+        left.unlink(missing_ok=True)
     sync_folder(target.parent)
 
 

@@ -46,8 +46,9 @@ class Performance:
 
     async def play(self, workers: int) -> None:
         """Enqueue every file, work, interrupt the work, and return when all runs are over and all workers are gone."""
-        for file in self._listing.files:
-            run = await self._engine.enqueue(store_file, Order(self._listing.folder / file.name, file.name), queue=self._queue)
+        orders = [Order(self._listing.folder / file.name, file.name) for file in self._listing.files]
+        runs = await self._engine.enqueue_many(store_file, orders, queue=self._queue)
+        for file, run in zip(self._listing.files, runs, strict=True):
             self.watch.expect(file, run.id)
         self._screen.say(f"{len(self.watch.files)} runs enqueued, one a file; {workers} workers start, with a lease of {LEASE}")
         for _ in range(workers):

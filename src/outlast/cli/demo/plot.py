@@ -17,7 +17,8 @@ from .world import Entry, World
 
 POLL_SECONDS = 0.1
 RESTART_SECONDS = 1.0
-THAW_RETRY_SECONDS = 1.0
+FREEZES_MAX = 10
+THAW_RETRY_SECONDS = 1.5
 """If nobody else renews its lease for so long after a freeze, the frozen worker holds the database's file."""
 TAKEOVER_SECONDS_MAX = 30.0
 REFUSAL_SECONDS_MAX = 10.0
@@ -78,7 +79,8 @@ class Plot:
         frozen = await self._find_victim()
         if frozen is not None:
             await self._freeze(frozen)
-            await self._thaw(frozen)
+        if self.frozen is not None:
+            await self._thaw(self.frozen)
 
     async def _find_victim(self) -> Member | None:
         """Wait for a worker that is in the middle of a copy, while another works that can take over."""
@@ -111,13 +113,16 @@ class Plot:
 
     async def _freeze(self, member: Member) -> None:
         """Freeze a worker outside of a write: inside one it would keep everybody from writing, and a supervisor would have to kill it."""
-        while True:
+        for _ in range(FREEZES_MAX):
             member.process.freeze()
             if await self._others_renew(member):
                 break
             member.process.thaw()
             self._say(f"worker {member.number} was frozen inside a write: thawed, and frozen again")
             await asyncio.sleep(POLL_SECONDS)
+        else:
+            self._say(f"worker {member.number} could not be frozen outside of a write")
+            return
         member.state = "frozen"
         self.frozen = member
         interruption = self._note(member, "frozen")

@@ -108,7 +108,7 @@ def verify(found: Found, copied: Copied) -> None:
 def publish(copied: Copied) -> None:
     """Give the copy its final name."""
     with noted() as attempt:
-        give_final_name(copied.partial, attempt.services.library / copied.name, copied.digest)
+        give_final_name(copied.partial, attempt.services.library / copied.name, copied.digest, attempt.run_id)
 
 
 @step(retry=FILES)

@@ -104,7 +104,7 @@ def _connect(settings: dict[str, str], application: str) -> Connection:
             prepare_threshold=None,
         )
     except psycopg.Error as error:
-        raise UnavailableError(str(error).strip()) from error
+        raise UnavailableError(" ".join(str(error).split())) from error
     for name, loader in (("uuid", TextLoader), ("json", TextLoader), ("timestamptz", _InstantLoader)):
         connection.adapters.register_loader(name, loader)
     return connection
@@ -121,18 +121,18 @@ def _milliseconds(duration: timedelta) -> str:
     return f"{round(duration.total_seconds() * 1000)}ms"
 
 
-# One statement for all, because each message of a pipeline costs the server a parse and a plan.
+# One statement for all, because each message of a pipeline costs the server a parse and a plan. A table that was never
+# analysed looks small to the planner, and a hash join over a million runs then looks cheap: every statement is served by an
+# index, so that the other ways are simply taken away.
 _READ_SETTINGS = f"""\
 SELECT set_config('lock_timeout', '{_milliseconds(LOCK_TIMEOUT)}', true),
     set_config('statement_timeout', '{_milliseconds(STATEMENT_TIMEOUT)}', true),
     set_config('idle_in_transaction_session_timeout', '{_milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)}', true),
-    set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), set_config('jit', 'off', true)"""
+    set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), set_config('jit', 'off', true),
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+    set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true)"""
 
-# A table that was never analysed looks small to the planner, and a hash join over a million runs then looks cheap.
-# Every statement of a writing transaction is served by an index, so that the other ways are simply taken away.
 # An administrator's stricter synchronous_commit stays.
 _WRITE_SETTINGS = f"""{_READ_SETTINGS},
-    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-    set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true),
     set_config('synchronous_commit', CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN 'on'
         ELSE current_setting('synchronous_commit') END, true)"""

@@ -44,8 +44,9 @@ class Committing:
         return [each for each in checkpoints if id(each) in kept]
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
-        if rows:
-            tx.run(SQL["record_activity"], {"batch": batch_to_json([_activity_columns(row) for row in rows])})
+        latest = {(row.hold, row.key): row for row in rows}  # one statement cannot write a row twice
+        if latest:
+            tx.run(SQL["record_activity"], {"batch": batch_to_json([_activity_columns(row) for row in latest.values()])})
 
 
 def _sorted(checkpoints: Sequence[Checkpoint]) -> tuple[list[StepCheckpoint], list[FailureCheckpoint], list[RunCheckpoint]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import cast
+from typing import Any, cast
 
 from outlast.database.transaction import Transaction
 from outlast.limits import PAGE_MAX
@@ -49,7 +49,7 @@ class Workers:
 
     def list_workers(self, tx: Transaction, *, only_alive: bool, now: datetime | None = None) -> list[WorkerRow]:
         rows = tx.run(SQL["list_workers"], {"only_alive": only_alive, "bound": PAGE_MAX, "limit": PAGE_MAX, "now": now}).all()
-        return [WorkerRow(*row[:7], timedelta(seconds=row[7]), *row[8:]) for row in rows]
+        return [_worker_row(row) for row in rows]
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:
         return [Orphan(Hold(run_id, token), *rest) for run_id, token, *rest in tx.run(SQL["list_orphans"], {"limit": limit}).all()]
@@ -70,6 +70,11 @@ class Workers:
 
     def delete_ended_workers(self, tx: Transaction, older_than: timedelta, now: datetime | None = None) -> int:
         return tx.run(SQL["delete_ended_workers"], {"older_than": older_than, "now": now}).count
+
+
+def _worker_row(row: tuple[Any, ...]) -> WorkerRow:
+    worker_id, name, process, beat, is_alive, is_lease_over, is_idle, lease_seconds, *rest = row
+    return WorkerRow(worker_id, name, process, beat, is_alive, is_lease_over, is_idle, timedelta(seconds=lease_seconds), *rest)
 
 
 def _counters(recovery: Recovery) -> dict[str, object]:

@@ -1,8 +1,10 @@
 -- The schema row.
 
--- Is there a schema at all?
+-- Is there a schema at all? Asked of the catalogue's tables: a look-up by name may be answered from a cache that an advisory
+-- lock does not freshen, and then the schema that was made while we waited is not seen.
 -- name: has_meta
-SELECT to_regclass('outlast.meta') IS NOT NULL
+SELECT EXISTS (
+    SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'outlast' AND c.relname = 'meta')
 
 -- Which version it has, and the oldest code that works with it.
 -- name: find_meta

@@ -41,6 +41,5 @@ FROM json_each(:runs) WHERE true
 ON CONFLICT (run) DO NOTHING;
 
 -- The digests of the inputs that runs have. Primary key.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
 -- name: list_digests
 SELECT body.run, body.input_digest FROM json_each(:run_ids) CROSS JOIN outlast_run_body AS body WHERE body.run = value;

@@ -1,0 +1,34 @@
+"""The promises of an engine, written once. An adapter gives two fixtures: `make_engine(tasks=..., **options)`, which returns a
+`SkippingEngine` on one new database and one clock at each call of a test, and `capabilities`, from which skips follow."""
+
+from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
+from .attempts import AttemptsSuite, ServicesSuite
+from .canceling import CancelingSuite
+from .operating import OperatingSuite
+from .results import ResultsSuite
+from .sleeping import SleepingSuite
+from .steps import RetriesSuite, StepsSuite
+from .stopping import StoppingSuite
+from .versions import ChangedCodeSuite, VersionsSuite
+
+
+class EngineSuite(
+    AcceptingSuite,
+    KeysSuite,
+    DeadlinesSuite,
+    StepsSuite,
+    RetriesSuite,
+    AttemptsSuite,
+    ServicesSuite,
+    SleepingSuite,
+    VersionsSuite,
+    ChangedCodeSuite,
+    CancelingSuite,
+    StoppingSuite,
+    ResultsSuite,
+    OperatingSuite,
+):
+    """Subclass it in a test module, beside the two fixtures."""
+
+
+__all__ = ["EngineSuite"]
