@@ -41,7 +41,7 @@ LANE_PROBE_FACTOR = 2  # candidates looked at per free slot, so that two workers
 OLDEST_FIRST_EVERY = 10  # one claimed run in ten goes by age alone, so that low priority is late and not lost
 TIMER_BATCH = 500  # due runs moved in one transaction, for the same reason as CLAIM_RUNS_MAX
 TIMER_IN_MEMORY_MAX = timedelta(seconds=2)  # a shorter wait costs less in its slot than a park and a claim
-IDLE_POLL = timedelta(seconds=1.5)  # an idle worker's own look at the queue when no wake-up came; with the watch below two queries a second
+IDLE_POLL = timedelta(seconds=2)  # an idle worker's own look at the queue when no wake-up came; with the watch below under two queries a second
 FLAGS_POLL = timedelta(milliseconds=500)  # how often a busy worker looks for cancels and deadlines: told within 1 s
 FILE_POLL_BUSY = timedelta(milliseconds=2)  # SQLite, for a second after the last work: 2 ms for ever costs 4 % of a core
 FILE_POLL_IDLE = timedelta(milliseconds=20)  # SQLite after that

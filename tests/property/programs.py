@@ -28,6 +28,7 @@ class Call:
     failures: int = 0
     is_final: bool = False
     retry_seconds: float = 1.0
+    is_inserted: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,8 @@ async def perform(ctx: Context[Show], node: Node, sight: Sight) -> Any:  # noqa:
 
 
 async def _call(ctx: Context[Show], call: Call, sight: Sight) -> Any:
-    options = work.with_options(name=call.name, retry=RetryPolicy(maximum_attempts=3, initial_delay=call.retry_seconds, factor=1, jitter=0))
+    retry = RetryPolicy(maximum_attempts=3, initial_delay=call.retry_seconds, factor=1, jitter=0)
+    options = work.with_options(name=call.name, retry=retry, inserted=call.is_inserted)
     try:
         value = await ctx.step(options, call.name, call.failures, call.is_final)
     except StepFailedError as error:

@@ -73,24 +73,31 @@ class Claimer:
 
     async def _claim_or_wait(self) -> None:
         incarnation, slots = self.incarnation, self._executions.free_slots
+        was_nudged = self._nudge.is_set()
         self._nudge.clear()
         if incarnation is None or incarnation.is_over or not incarnation.checkpoints.has_room or slots <= 0:
             await self._sleep(self.delivery.due_in(self._runtime.time.now()))
-        elif not await self._claim(incarnation, min(slots, CLAIM_RUNS_MAX)) and not self._nudge.is_set():
+        elif not (self._is_idle and not was_nudged) and await self._claim(incarnation, min(slots, CLAIM_RUNS_MAX)):
+            await self.delivery.wake_when_due(self._runtime.time.now())
+        elif not self._nudge.is_set():
             await self._rest(incarnation)
-        await self.delivery.wake_when_due(self._runtime.time.now())
 
     async def _rest(self, incarnation: Incarnation) -> None:
+        """There was nothing to claim: ask to be woken, look once more, and sleep. A worker that has slept only looks."""
         runtime = self._runtime
         if not self._is_idle:
             await runtime.calls.write("set_idle", lambda tx: runtime.store.set_idle(tx, incarnation.id, True))
             self._is_idle = True
         look = await self.delivery.look(self._lanes)
         runtime.time.correct(look.now)
-        if look.has_due or (look.has_pending and not self._executions.suspects):
-            return
-        runtime.backend.wakes.set_eager(False)
-        await self._sleep(self.delivery.due_in(look.now))
+        if look.has_due:
+            await self.delivery.wake()
+            self._nudge.set()
+        elif look.has_pending and not self._executions.suspects:
+            self._nudge.set()
+        else:
+            runtime.backend.wakes.set_eager(False)
+            await self._sleep(self.delivery.due_in(look.now))
 
     async def _sleep(self, limit: timedelta) -> None:
         if self._is_stopping:

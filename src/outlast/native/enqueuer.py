@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 
+from outlast.database.transaction import Refusal, RefusedError
 from outlast.errors import CommitUnknownError, OutlastError, UnavailableError
 from outlast.limits import ENQUEUE_TIMEOUT, GROUP_BYTES_MAX, GROUP_RECORDS_MAX
 
@@ -88,7 +89,7 @@ class Enqueuer:
                 runs = [one.run for one in group]
                 answers = await runtime.calls.write("record_runs", lambda tx, runs=runs: runtime.store.record_runs(tx, runs, runtime.at()))  # type: ignore[misc]  # a lambda's default cannot be annotated
             except OutlastError as error:
-                if len(group) > 1 and not is_passing(error):
+                if len(group) > 1 and isinstance(error, RefusedError) and (error.refusal is Refusal.BUSY or not is_passing(error)):
                     middle = len(group) // 2
                     await self._write(group[:middle])
                     await self._write(group[middle:])

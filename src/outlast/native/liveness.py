@@ -22,7 +22,11 @@ class Liveness(Protocol):
     def release(self, worker_id: int) -> None: ...
 
     def is_proof_possible(self, worker: WorkerRow) -> bool:
-        """Tell whether a free lock would mean anything now: not for a worker of this process, not soon after a restart of the server."""
+        """Tell whether a free lock would mean anything now.
+
+        Not for a worker of this process; and not when the server was restarted during the worker's life and less than a
+        lease ago, because that freed the locks of the living too.
+        """
         ...
 
     def is_free(self, worker: WorkerRow) -> bool:

@@ -156,7 +156,7 @@ class Performer:
 
     async def _run_thread(self, function: Callable[[], Any], call: Call, attempt: StepAttempt[Any], timeout: timedelta | None) -> Any:
         variables = contextvars.copy_context()
-        thread = self._threads.submit(variables.run, function)
+        thread = self._threads.submit(variables.run, _called, function)
         waiter = asyncio.wrap_future(thread)
         waiter.add_done_callback(look_at)
         seconds = None if timeout is None else timeout.total_seconds()
@@ -202,6 +202,13 @@ class Performer:
         if isinstance(error, StepStuckError | PayloadError) or policy.is_exhausted(attempts, failure):
             return None
         return error.delay if isinstance(error, RetryLater) else policy.delay(attempts, jitter())
+
+
+def _called(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except StopIteration as error:  # a future cannot hold one, and who waits for the thread would wait for ever
+        raise RuntimeError("the step raised StopIteration") from error
 
 
 class StepTimeoutError(OutlastError):

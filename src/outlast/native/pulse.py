@@ -72,6 +72,7 @@ class Pulse:
         self._is_silent = False
         self._is_blocked = False
         self._has_lock = False
+        self._unprovable = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outlast-pulse", daemon=True)
 
@@ -89,8 +90,8 @@ class Pulse:
         interval = self._lease / RENEWALS_PER_LEASE
         due = self._clock.monotonic()
         while not self._stop.wait(max(0.0, min(_LOCK_CHECK.total_seconds(), due - self._clock.monotonic()))):
-            lock_was_lost = self._keep_lock()
-            if not lock_was_lost and self._clock.monotonic() < due:
+            is_changed = self._keep_lock()
+            if not is_changed and self._clock.monotonic() < due:
                 continue
             due = self._clock.monotonic() + interval
             try:
@@ -100,17 +101,32 @@ class Pulse:
                 logger.exception("the lease of worker %d could not be renewed", self._worker_id)
 
     def _keep_lock(self) -> bool:
-        """Take the lock that proves life if it is not ours; return whether it was lost and taken again."""
-        try:
-            if self._liveness.is_held(self._worker_id):
-                return False
-            was_held, self._has_lock = self._has_lock, False
-            self._liveness.hold(self._worker_id)
-        except OutlastError as error:
-            logger.debug("worker %d cannot show a proof of life for now: %s", self._worker_id, error)
+        """See to the lock; return whether a renewal has to say at once that something about it changed."""
+        was_held, self._has_lock = self._has_lock, self._is_held()
+        if self._has_lock:
             return False
-        self._has_lock = True
-        return was_held
+        return self.hold_lock() or was_held
+
+    def _is_held(self) -> bool:
+        try:
+            return self._has_lock and self._liveness.is_held(self._worker_id)
+        except OutlastError:
+            return False
+
+    def hold_lock(self) -> bool:
+        """Take the lock that proves life, if it can be had; return whether it is ours."""
+        if not self._has_lock:
+            try:
+                self._liveness.hold(self._worker_id)
+                self._has_lock = True
+            except OutlastError as error:
+                self._say_unprovable(error)
+        return self._has_lock
+
+    def _say_unprovable(self, error: OutlastError) -> None:
+        if str(error) != self._unprovable:
+            self._unprovable = str(error)
+            logger.info("this worker cannot show that its process lives, so that only its silence would tell: %s", error)
 
     def _renew(self) -> bool:
         """Renew once; return False when this incarnation is over."""
@@ -120,7 +136,7 @@ class Pulse:
             return True
         self._is_blocked = False
         try:
-            now = self._calls.write_blocking("renew_worker", lambda tx: self._store.renew_worker(tx, self._worker_id, self._now()))
+            now = self._calls.write_blocking("renew_worker", lambda tx: self._store.renew_worker(tx, self._worker_id, self._now(), is_provable=self._has_lock))
         except OutlastError as error:
             self._fail(error)
             return True

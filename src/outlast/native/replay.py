@@ -11,8 +11,8 @@ the body get next? Does this code still fit this history?
    branches may still show that the code changed, and then nothing must have been performed.
 3. The code does not fit when a call finds nothing although its own path has a finished record that was not asked for
    (the call was inserted, renamed or moved), when what is found is of another kind or has other arguments, and when
-   the body ends before everything recorded was asked for. A durable time-out is exempt from the first rule: while it
-   is open it has no record, and what is recorded lies inside it.
+   the body ends, or stands still with nothing left to hand over, before everything recorded was asked for. A durable
+   time-out is exempt from the first rule: while it is open it has no record, and what is recorded lies inside it.
 4. Records behind a retired one were made by code that had seen another outcome: they are used if asked for, and never
    missed.
 
@@ -123,7 +123,7 @@ class Replay:
             raise HistoryMismatchError(f"{record.key} as a {record.kind}", f"{record.key} as a {kind}")
         if record.digest == digest or record.outcome is Outcome.GIVEN_UP:
             return
-        if self._occurrences(record.key.name) > 1:
+        if self._is_binding(record) and self._occurrences(record.key.name) > 1:
             recorded, given = record.digest or "of none", digest or "of none"
             raise HistoryMismatchError(f"{record.key} with other arguments (digest {recorded})", f"{record.key} with digest {given}")
         self.warnings.append(f"step {record.key} was recorded with other arguments; its recorded result was used")
@@ -185,9 +185,15 @@ class Replay:
     # --- ending ------------------------------------------------------------------------------------------------------
     def check_end(self) -> None:
         """Raise unless everything recorded was asked for: what a body's end has to pass."""
-        missed = [record for record in self._records.values() if self._is_binding(record)]
-        if missed:
-            raise HistoryMismatchError(f"{min(missed, key=lambda record: record.seq).key}, which is recorded", "the end of the body")
+        missed = self.find_missed()
+        if missed is not None:
+            raise HistoryMismatchError(f"{missed.key}, which is recorded", "the end of the body")
+
+    def find_missed(self) -> Record | None:
+        """Return the first record that was not asked for and has to be; at a standstill with nothing to hand over that shows changed code."""
+        if not self._binding_count:
+            return None
+        return min((record for record in self._records.values() if self._is_binding(record)), key=lambda record: record.seq)
 
 
 def _open_calls(history: History) -> dict[StepKey, OpenCall]:

@@ -198,6 +198,8 @@ class NewWorker:
     lanes: tuple[int, ...]
     tasks: str
     """JSON text: kinds and versions, queues and concurrency, for people."""
+    is_provable: bool = True
+    """Its process holds the lock that ends with it, so that its death can be proven; else only silence tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,8 @@ class WorkerRow:
     running: int
     """Runs that it holds, counted up to a bound."""
     tasks: str
+    is_provable: bool = True
+    """It held its lock when it last said so: a lock that is free now means something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +369,8 @@ class Store(Protocol):
     # --- workers -------------------------------------------------------------------------------------------------
     def record_worker(self, tx: Transaction, worker: NewWorker, now: datetime | None = None) -> None: ...
 
-    def renew_worker(self, tx: Transaction, worker_id: int, now: datetime | None = None) -> datetime | None:
-        """Prolong the lease and raise `beat`; return the database's time, or None when the worker is not alive any more."""
+    def renew_worker(self, tx: Transaction, worker_id: int, now: datetime | None = None, *, is_provable: bool = True) -> datetime | None:
+        """Prolong the lease, raise `beat` and say whether the lock is held; return the database's time, or None when the worker is not alive any more."""
         ...
 
     def set_idle(self, tx: Transaction, worker_id: int, is_idle: bool) -> None:

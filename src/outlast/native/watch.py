@@ -33,6 +33,10 @@ from .transitions import recovery_of
 logger = logging.getLogger("outlast")
 
 
+_RECOVERY_LOOKS = 3
+"""Looks between two queries for what ended workers left, when this watcher ended none: a watcher may have died in between."""
+
+
 class _Look(NamedTuple):
     beat: int
     at: float
@@ -49,27 +53,33 @@ class Watch:
         self._events = events
         self._now = now
         self._looks: dict[int, _Look] = {}
+        self._since_recovery = _RECOVERY_LOOKS
 
     async def look(self, own: int) -> set[int]:
         """Look at the other workers once, and let the runs of those that are not alive go on; return their lanes."""
         rows = await self._calls.read("list_workers", lambda tx: self._store.list_workers(tx, only_alive=True, now=self._now()))
         others = [row for row in rows if row.id != own]
         self._looks = {row.id: self._looks[row.id] for row in others if row.id in self._looks}
-        for row in others:
-            await self._judge(row)
-        return await self.recover()
+        ended = [await self._judge(row) for row in others]
+        self._since_recovery += 1
+        if any(ended) or self._since_recovery >= _RECOVERY_LOOKS:
+            self._since_recovery = 0
+            return await self.recover()
+        return set()
 
-    async def _judge(self, row: WorkerRow) -> None:
+    async def _judge(self, row: WorkerRow) -> bool:
+        """Look at one worker; return whether it was found to be gone."""
         try:
             if await self._is_dead(row):
-                await self._end(row, "dead", beat=row.beat)
-            elif row.is_lease_over and self._calls.whole_for >= row.lease.total_seconds() / 3:
-                await self._end(row, "silent", beat=None)
+                return await self._end(row, "dead", beat=row.beat)
+            if row.is_lease_over and self._calls.whole_for >= row.lease.total_seconds() / 3:
+                return await self._end(row, "silent", beat=None)
         except OutlastError as error:
             logger.debug("worker %s could not be judged: %s", row.name, error)
+        return False
 
     async def _is_dead(self, row: WorkerRow) -> bool:
-        if not await self._calls.other(lambda: self._liveness.is_proof_possible(row) and self._liveness.is_free(row)):
+        if not row.is_provable or not await self._calls.other(lambda: self._liveness.is_proof_possible(row) and self._liveness.is_free(row)):
             self._looks.pop(row.id, None)
             return False
         seen = self._looks.get(row.id)
@@ -86,14 +96,16 @@ class Watch:
         elapsed = self._clock.monotonic() - min(look.at for look in self._looks.values())
         return max(DEATH_LOOKS_APART - timedelta(seconds=elapsed), timedelta(milliseconds=10))
 
-    async def _end(self, row: WorkerRow, end: str, beat: int | None) -> None:
+    async def _end(self, row: WorkerRow, end: str, beat: int | None) -> bool:
         def mark(tx: Transaction) -> bool:
             return self._store.end_worker(tx, row.id, end, beat=beat, is_silent=end == "silent", now=self._now())
 
-        if await self._calls.write("end_worker", mark):
-            self._looks.pop(row.id, None)
-            logger.warning("worker %s is %s: its runs go on elsewhere", row.name, end)
-            self._events.emit("worker_ended", worker=row.id, end=end)
+        if not await self._calls.write("end_worker", mark):
+            return False
+        self._looks.pop(row.id, None)
+        logger.warning("worker %s is %s: its runs go on elsewhere", row.name, end)
+        self._events.emit("worker_ended", worker=row.id, end=end)
+        return True
 
     async def recover(self) -> set[int]:
         """Let go of every run whose worker is not alive, skipping what is locked; it is met again at the next look."""

@@ -9,6 +9,7 @@ and silence has to do. One thread calls these methods.
 """
 
 import contextlib
+import select
 
 import psycopg
 
@@ -35,10 +36,11 @@ class PostgresLiveness:
         self._held.add(worker_id)
 
     def is_held(self, worker_id: int) -> bool:
-        if worker_id not in self._held:
+        if worker_id not in self._held or self._connection is None:
             return False
-        with contextlib.suppress(UnavailableError):
-            self._ask_backend()
+        if _has_something_to_say(self._connection):
+            with contextlib.suppress(UnavailableError):
+                self._ask_backend()
         return worker_id in self._held
 
     def release(self, worker_id: int) -> None:
@@ -51,7 +53,7 @@ class PostgresLiveness:
         if worker.process == process_nonce():
             return False
         with self._database.reading() as tx:
-            return bool(tx.run(SQL["is_up_for"], {"duration": worker.lease}).all()[0][0])
+            return bool(tx.run(SQL["is_proof_possible"], {"started_at": worker.started_at, "lease": worker.lease}).all()[0][0])
 
     def is_free(self, worker: WorkerRow) -> bool:
         with self._database.reading() as tx:
@@ -101,3 +103,12 @@ class PostgresLiveness:
         self._held.clear()
         if connection is not None:
             connection.close()
+
+
+def _has_something_to_say(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+    """Tell without a query whether the server spoke first: what it says to an idle session is that the session is over."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

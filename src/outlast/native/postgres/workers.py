@@ -28,12 +28,13 @@ class Workers:
             "lanes": array(worker.lanes),
             "tasks": worker.tasks,
             "lease": worker.lease,
+            "is_provable": worker.is_provable,
             "now": now,
         }
         tx.run(SQL["insert_worker"], parameters)
 
-    def renew_worker(self, tx: Transaction, worker_id: int, now: datetime | None = None) -> datetime | None:
-        row = tx.run(SQL["renew_worker"], {"worker": worker_id, "now": now}).first()
+    def renew_worker(self, tx: Transaction, worker_id: int, now: datetime | None = None, *, is_provable: bool = True) -> datetime | None:
+        row = tx.run(SQL["renew_worker"], {"worker": worker_id, "now": now, "is_provable": is_provable}).first()
         return None if row is None else cast(datetime, row[0])
 
     def set_idle(self, tx: Transaction, worker_id: int, is_idle: bool) -> None:

@@ -1,7 +1,8 @@
 """SqliteLiveness: a worker's proof of life is a POSIX record lock on a file of its own, beside the database.
 
 The kernel releases it when the process ends, however it ends, and a child that was forked before does not keep it.
-Closing any descriptor of a file drops all of the process's locks on it: no process ever looks at its own workers' files.
+Closing any descriptor of a file drops all of the process's locks on it: no process ever looks at its own workers' files,
+which are known by the process in their names, whichever of its engines they belong to.
 """
 
 import fcntl
@@ -68,11 +69,11 @@ class SqliteLiveness:
         if not self.is_proof_possible(worker):
             return False
         try:
-            descriptor = os.open(self._file(worker.id), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._file(worker.id, worker.process), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return self._folder.is_dir()
         except OSError as error:
-            raise UnavailableError(f"{self._file(worker.id)} cannot be opened: {error.strerror}") from error
+            raise UnavailableError(f"{self._file(worker.id, worker.process)} cannot be opened: {error.strerror}") from error
         try:
             return _try_lock(descriptor)
         finally:
@@ -83,8 +84,8 @@ class SqliteLiveness:
             for worker_id in list(self._held):
                 self._drop(worker_id)
 
-    def _file(self, worker_id: int) -> Path:
-        return self._folder / f"{worker_id:x}"
+    def _file(self, worker_id: int, process: str | None = None) -> Path:
+        return self._folder / f"{worker_id:x}-{process or process_nonce()}"
 
     def _drop(self, worker_id: int) -> None:
         descriptor = self._held.pop(worker_id, None)
@@ -97,9 +98,9 @@ class SqliteLiveness:
 
     def _remove_stale(self, now: float) -> None:
         """Remove files of processes that ended without doing so, some at a time. A young one may be about to be locked."""
-        own = {self._file(worker_id).name for worker_id in self._held}
+        own = f"-{process_nonce()}"
         with os.scandir(self._folder) as entries:
-            others = [entry.path for entry in entries if entry.name not in own]
+            others = [entry.path for entry in entries if not entry.name.endswith(own)]
         for path in others[:PAGE]:
             with suppress(OSError):
                 if now - os.stat(path).st_mtime > _STALE_AFTER_SECONDS:

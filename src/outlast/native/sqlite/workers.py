@@ -18,11 +18,12 @@ class Workers(Ending):
 
     def record_worker(self, tx: Transaction, worker: NewWorker, now: datetime | None = None) -> None:
         row = {"id": worker.id, "name": worker.name, "process": worker.process, "lease": span_to_number(worker.lease), "tasks": worker.tasks}
-        tx.run(self._sql["insert_worker"], {**row, "lanes": batch_to_json(worker.lanes), "now": self._now(now)})
+        tx.run(self._sql["insert_worker"], {**row, "lanes": batch_to_json(worker.lanes), "is_provable": worker.is_provable, "now": self._now(now)})
 
-    def renew_worker(self, tx: Transaction, worker_id: int, now: datetime | None = None) -> datetime | None:
+    def renew_worker(self, tx: Transaction, worker_id: int, now: datetime | None = None, *, is_provable: bool = True) -> datetime | None:
         at = self._now(now)
-        return from_number(at) if tx.run(self._sql["renew_worker"], {"worker": worker_id, "now": at}).count else None
+        asked = {"worker": worker_id, "now": at, "is_provable": is_provable}
+        return from_number(at) if tx.run(self._sql["renew_worker"], asked).count else None
 
     def set_idle(self, tx: Transaction, worker_id: int, is_idle: bool) -> None:
         tx.run(self._sql["set_idle"], {"worker": worker_id, "is_idle": is_idle})
@@ -79,7 +80,7 @@ def _recovery_row(recovery: Recovery, now: int) -> dict[str, Any]:
 
 
 def _worker_row(row: tuple[Any, ...]) -> WorkerRow:
-    worker_id, name, process, beat, is_alive, is_lease_over, is_idle, lease, lease_until, started_at, ended_at, end, running, tasks = row
+    worker_id, name, process, beat, is_alive, is_lease_over, is_idle, lease, lease_until, started_at, ended_at, end, running, tasks, is_provable = row
     return WorkerRow(
         id=worker_id,
         name=name,
@@ -95,4 +96,5 @@ def _worker_row(row: tuple[Any, ...]) -> WorkerRow:
         end=end,
         running=running,
         tasks=tasks,
+        is_provable=bool(is_provable),
     )

@@ -163,7 +163,8 @@ CREATE TABLE outlast.worker (
     lease_until timestamptz NOT NULL,
     started_at timestamptz NOT NULL,
     ended_at timestamptz,
-    "end" text
+    "end" text,
+    is_provable boolean NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
 CREATE TABLE outlast.action (

@@ -20,7 +20,8 @@ SELECT pg_advisory_unlock(-%(worker)s::bigint)
 -- name: is_lock_free
 SELECT pg_try_advisory_xact_lock_shared(-%(worker)s::bigint)
 
--- Since a restart the locks are gone while the workers may live and come back.
+-- Since a restart the locks are gone while the workers may live and come back: it proves something only of a worker that
+-- began after it, and of all once a lease has passed.
 -- only here: SQLite proves life by file locks.
--- name: is_up_for
-SELECT clock_timestamp() - pg_postmaster_start_time() > %(duration)s::interval
+-- name: is_proof_possible
+SELECT pg_postmaster_start_time() < %(started_at)s::timestamptz OR clock_timestamp() - pg_postmaster_start_time() > %(lease)s::interval

@@ -3,14 +3,15 @@
 -- Announce an incarnation.
 -- name: insert_worker
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
-INSERT INTO outlast.worker (id, name, process, lanes, tasks, lease, lease_until, started_at)
-SELECT %(id)s::bigint, %(name)s, %(process)s, %(lanes)s::bigint[], %(tasks)s::json, %(lease)s::interval, clock.now + %(lease)s::interval, clock.now
+INSERT INTO outlast.worker (id, name, process, lanes, tasks, lease, lease_until, started_at, is_provable)
+SELECT %(id)s::bigint, %(name)s, %(process)s, %(lanes)s::bigint[], %(tasks)s::json, %(lease)s::interval, clock.now + %(lease)s::interval, clock.now,
+    %(is_provable)s::boolean
 FROM clock
 
 -- Prolong the lease. No advisory lock: who ends the worker locks its row, and what finds it ended changes nothing.
 -- name: renew_worker
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
-UPDATE outlast.worker w SET lease_until = greatest(w.lease_until, clock.now + w.lease), beat = w.beat + 1
+UPDATE outlast.worker w SET lease_until = greatest(w.lease_until, clock.now + w.lease), beat = w.beat + 1, is_provable = %(is_provable)s::boolean
 FROM clock WHERE w.id = %(worker)s::bigint AND w.is_alive
 RETURNING clock.now
 
@@ -42,7 +43,7 @@ RETURNING w.id
 -- name: list_workers
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
 SELECT w.id, w.name, w.process, w.beat, w.is_alive, w.lease_until < clock.now, w.is_idle, extract(epoch FROM w.lease)::double precision, w.lease_until, w.started_at, w.ended_at, w."end",
-    (SELECT count(*) FROM (SELECT FROM outlast.run r WHERE r.worker = w.id AND r.status = 'running' LIMIT %(bound)s::bigint) AS held), w.tasks
+    (SELECT count(*) FROM (SELECT FROM outlast.run r WHERE r.worker = w.id AND r.status = 'running' LIMIT %(bound)s::bigint) AS held), w.tasks, w.is_provable
 FROM clock CROSS JOIN outlast.worker w
 WHERE w.is_alive OR NOT %(only_alive)s::boolean
 ORDER BY w.is_alive DESC, w.started_at DESC, w.id LIMIT %(limit)s::bigint

@@ -160,7 +160,8 @@ CREATE TABLE outlast_worker (
     ended_at INTEGER,
     ended_as TEXT CHECK (ended_as IN ('stopped', 'dead', 'silent')),
     lanes TEXT NOT NULL,                -- JSON list of lane numbers
-    tasks TEXT NOT NULL
+    tasks TEXT NOT NULL,
+    is_provable INTEGER NOT NULL        -- it holds a lock that ends with its process
 ) STRICT;
 
 CREATE TABLE outlast_action (

@@ -2,12 +2,13 @@
 
 -- Announces a worker.
 -- name: insert_worker
-INSERT INTO outlast_worker (id, name, process, beat, is_alive, is_idle, lease, lease_until, started_at, lanes, tasks)
-VALUES (:id, :name, :process, 1, 1, 0, :lease, :now + :lease, :now, :lanes, :tasks);
+INSERT INTO outlast_worker (id, name, process, beat, is_alive, is_idle, lease, lease_until, started_at, lanes, tasks, is_provable)
+VALUES (:id, :name, :process, 1, 1, 0, :lease, :now + :lease, :now, :lanes, :tasks, :is_provable);
 
 -- Prolongs a living worker's lease, never to an earlier instant. Primary key.
 -- name: renew_worker
-UPDATE outlast_worker SET lease_until = max(lease_until, :now + lease), beat = beat + 1 WHERE id = :worker AND is_alive = 1;
+UPDATE outlast_worker SET lease_until = max(lease_until, :now + lease), beat = beat + 1, is_provable = :is_provable
+WHERE id = :worker AND is_alive = 1;
 
 -- Changes nothing, and so writes nothing, when it is so already: a write would wake everybody who watches the file. Primary key.
 -- name: set_idle
@@ -29,7 +30,7 @@ WHERE id = :worker AND is_alive = 1 AND (:beat IS NULL OR beat = :beat) AND (NOT
 -- Runs held are counted up to a bound. Index of run: worker.
 -- name: list_workers
 SELECT id, name, process, beat, is_alive, lease_until < :now, is_idle, lease, lease_until, started_at, ended_at, ended_as,
-    (SELECT count(*) FROM (SELECT 1 FROM outlast_run AS run WHERE run.status = 'running' AND run.worker = outlast_worker.id LIMIT :counted)), tasks
+    (SELECT count(*) FROM (SELECT 1 FROM outlast_run AS run WHERE run.status = 'running' AND run.worker = outlast_worker.id LIMIT :counted)), tasks, is_provable
 FROM outlast_worker
 WHERE is_alive = 1 OR NOT :only_alive
 ORDER BY is_alive DESC, started_at DESC, id
