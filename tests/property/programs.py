@@ -6,6 +6,7 @@ A program is data, so that hypothesis can make and shrink it. Nothing in it depe
 import asyncio
 import random
 from collections import defaultdict
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,7 +185,7 @@ async def perform(ctx: Context[Show], node: Node, sight: Sight) -> Any:  # noqa:
         case Race(parts, awaits_losers):
             return await _race(ctx, parts, awaits_losers, sight)
         case Completed(parts):
-            return [await one for one in asyncio.as_completed([asyncio.create_task(perform(ctx, part, sight)) for part in parts])]
+            return [await one for one in asyncio.as_completed([_going_on(perform(ctx, part, sight)) for part in parts])]
         case Limit(seconds, part, instead):
             return await _limit(ctx, seconds, part, instead, sight)
         case Try(part, instead):
@@ -201,9 +202,14 @@ async def perform(ctx: Context[Show], node: Node, sight: Sight) -> Any:  # noqa:
                 await perform(ctx, cleaning, sight)
                 raise
         case Shielded(part):
-            going_on = asyncio.create_task(perform(ctx, part, sight))
-            going_on.add_done_callback(lambda task: task.cancelled() or task.exception())  # asyncio would call it forgotten once the shield is canceled
-            return await asyncio.shield(going_on)
+            return await asyncio.shield(_going_on(perform(ctx, part, sight)))
+
+
+def _going_on(part: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """A task that is not canceled with who awaits it; asyncio would call its error forgotten."""
+    task = asyncio.create_task(part)
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return task
 
 
 async def _call(ctx: Context[Show], call: Call, sight: Sight) -> Any:

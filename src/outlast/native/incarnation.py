@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from outlast.errors import OutlastError
 from outlast.ids import process_nonce, worker_id
@@ -72,18 +73,23 @@ class Incarnation:
             self.checkpoints.abandon()
             self._on_over(self, reason)
 
-    async def end(self, timeout: timedelta) -> None:
-        """End by itself: everything gathered is written first, and the renewals end last."""
+    async def end(self, timeout: timedelta, *, is_leaving_runs: bool = False) -> None:
+        """End by itself: everything gathered is written first, and the renewals end last.
+
+        With runs left whose bodies still go on, it says nothing and keeps its proof of life: nobody may have those runs
+        before the lease is over or the process has ended.
+        """
         runtime = self._runtime
         try:
             if not self.is_over:
                 await asyncio.wait_for(self.checkpoints.drain(), timeout.total_seconds())
+            if not self.is_over and not is_leaving_runs:
                 await runtime.calls.write("end_worker", lambda tx: runtime.store.end_worker(tx, self.id, "stopped", now=runtime.at()))
         except (TimeoutError, OutlastError):
             self.checkpoints.abandon()  # the database does not answer: the lease takes care of what is left
         finally:
             self.is_over = True
-            await self.stop_pulse()
+            await self.stop_pulse(keep_proof=is_leaving_runs)
 
-    async def stop_pulse(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self._pulse.stop)
+    async def stop_pulse(self, *, keep_proof: bool = False) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, partial(self._pulse.stop, keep_proof=keep_proof))

@@ -79,12 +79,13 @@ class Pulse:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the renewals. Blocks until the thread has ended."""
+    def stop(self, *, keep_proof: bool = False) -> None:
+        """End the renewals. Blocks until the thread has ended. `keep_proof`: the lock stays, so that only silence counts."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._liveness.release(self._worker_id)
+        if not keep_proof:
+            self._liveness.release(self._worker_id)
 
     def _run(self) -> None:
         interval = self._lease / RENEWALS_PER_LEASE

@@ -143,11 +143,11 @@ class Worker:
         await self._wait_until_over(ends_at - grace.total_seconds())
         if self._rounds is not None:
             await self._rounds.stop()
+        left += [run_id for run_id in executions.registry if run_id not in left]
         if self.incarnation is not None:
-            await self.incarnation.end(max(timedelta(seconds=0.5), timedelta(seconds=ends_at - runtime.monotonic())))
+            await self.incarnation.end(max(timedelta(seconds=0.5), timedelta(seconds=ends_at - runtime.monotonic())), is_leaving_runs=bool(left))
         self._factory.uninstall()
         executions.performer.close()
-        left += [run_id for run_id in executions.registry if run_id not in left]
         runtime.events.emit("worker_stopped", worker=self.incarnation.id if self.incarnation else 0, left=left)
         if left:
             logger.warning("stopped with %d runs that did not end; the lease takes care of them: %s", len(left), ", ".join(left[:10]))

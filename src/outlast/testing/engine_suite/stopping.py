@@ -65,26 +65,34 @@ class StoppingSuite(StageSuite):
         assert gate.count == 2
 
     async def test_what_cannot_be_handed_back_is_named(self, stage: Stage) -> None:
-        """A thread that does not end keeps its run from anybody else: it is left to the lease, and told by id and event."""
-        begun, opened = asyncio.Event(), threading.Event()
+        """A thread that does not end keeps its run from anybody else until the lease is over; it is told by id and event."""
+        begun, opened, counts = asyncio.Event(), threading.Event(), []
         loop = asyncio.get_running_loop()
 
-        def deaf() -> None:
+        def deaf() -> int:
+            counts.append(1)
             loop.call_soon_threadsafe(begun.set)
             opened.wait(60)
+            return len(counts)
 
         @task
-        async def long(ctx: Context) -> None:
-            await ctx.step(deaf)
+        async def long(ctx: Context) -> int:
+            return await ctx.step(deaf)
 
-        worker = await stage.worker(long)
+        worker = await stage.worker(long, lease="2s")
         run = await worker.enqueue(long)
         await stage.within(begun.wait())
         left = await stage.within(worker.stop(timeout=0.6))
-        opened.set()
         assert left == [run.id]
         (event,) = worker.log.find("worker_stopped")
         assert event.facts["left"] == [run.id]
+        other = await stage.worker(long, lease="2s")
+        assert {view.end for view in await other.inspector.list_workers()} == {None}
+        assert counts == [1]
+        opened.set()
+        await other.advance("2s")
+        await wait_for_event(other, "run_recovered", run=run.id)
+        assert await stage.result(other.handle(long, run.id)) == 2
 
     async def test_a_stop_may_be_repeated(self, stage: Stage) -> None:
         """Before a start, twice, and at once from two places; then the engine can be started again."""
