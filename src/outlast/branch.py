@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
@@ -55,7 +54,7 @@ class Branch(Coroutine[Any, Any, Any]):
         self.path = path
         self.variables = variables
         self.children = 0
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[str, int] = {}
         self.waiting: Any = None
         self.is_closed = False
         self.task: asyncio.Task[Any] | None = None
@@ -89,7 +88,7 @@ class Branch(Coroutine[Any, Any, Any]):
 
     def number(self, name: str) -> int:
         """Return how many calls of this name the branch has made before, and count this one."""
-        number = self.counts[name]
+        number = self.counts.get(name, 0)
         self.counts[name] = number + 1
         return number
 

@@ -106,7 +106,7 @@ class Context(Generic[S]):
 
     async def _step(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         declared, args = as_step(function, args)
-        arguments = declared.signature.encode_arguments(args, kwargs, f"arguments of step {declared.options.name}")
+        arguments = declared.signature.encode_arguments(args, kwargs, declared.arguments_field)
         key = self._key(declared.options.name)
         return await self._handed(key, self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else "")))
 

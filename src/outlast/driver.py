@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from outlast.step import Step
 from outlast.step_key import StepKey
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(msgspec.Struct, frozen=True):
     """What does not change while a run is executed."""
 
     run_id: str
@@ -29,8 +30,7 @@ class RunFacts:
     headers: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class StepCall:
+class StepCall(msgspec.Struct, frozen=True):
     """A step to be performed: what it is and what it was given."""
 
     step: Step[..., Any]

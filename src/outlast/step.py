@@ -64,6 +64,15 @@ class Step(Generic[P, R]):
         call = getattr(type(self.function), "__call__", None)  # noqa: B004 - not whether it can be called, but how
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
+    @functools.cached_property
+    def arguments_field(self) -> str:
+        """What an error about its arguments names; made once, because every call passes it."""
+        return f"arguments of step {self.options.name}"
+
+    @functools.cached_property
+    def result_field(self) -> str:
+        return f"result of step {self.options.name}"
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function directly: in tests and inside other steps. In a task body it would run undurably, so it is refused there."""
         if inside_body():

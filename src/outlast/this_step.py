@@ -12,6 +12,7 @@ from outlast.errors import CancelRequested, UsageError
 from outlast.limits import CANCEL_GRACE
 from outlast.run import Progress
 from outlast.scope import STEP
+from outlast.step_key import StepKey
 
 S = TypeVar("S", default=Any)
 
@@ -29,24 +30,23 @@ class StepAttempt(Generic[S]):
         self,
         *,
         run_id: str,
-        key: str,
+        key: StepKey | str,
         attempt: int,
         fencing_token: int,
         services: Callable[[], Any],
-        log: logging.Logger | logging.LoggerAdapter[Any],
+        log: Callable[[], logging.Logger | logging.LoggerAdapter[Any]],
         last_progress: Progress | None,
         on_progress: ProgressListener,
     ) -> None:
         self.run_id = run_id
-        self.key = key
-        """The text form of the step's key."""
         self.attempt = attempt
         """From 1; an attempt that a crash cut off is not counted."""
         self.fencing_token = fencing_token
         """Grows with every claim of the run: hand it to a third system that can refuse an older one."""
-        self.log = log
         self.last_progress = last_progress
         """What the previous attempt last reported, also when a crash cut it off; None when it reported nothing."""
+        self._key = key
+        self._log = log
         self._services = services
         self._on_progress = on_progress
         self.grace = CANCEL_GRACE
@@ -55,6 +55,16 @@ class StepAttempt(Generic[S]):
         """Its process did not end when it was told to. Set by the engine."""
         self._canceled = False
         self._reason = ""
+
+    @property
+    def key(self) -> str:
+        """The text form of the step's key."""
+        return str(self._key)
+
+    @property
+    def log(self) -> logging.Logger | logging.LoggerAdapter[Any]:
+        """A logger that names the run."""
+        return self._log()
 
     @property
     def services(self) -> S:

@@ -1,9 +1,9 @@
 """Replay: what a call finds, in which order the body gets records, and when code does not fit its history."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from outlast.errors import HistoryMismatchError
 from outlast.failure import Failure

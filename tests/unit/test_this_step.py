@@ -24,7 +24,7 @@ def attempt_of(reports=None, services=None):
         attempt=2,
         fencing_token=7,
         services=lambda: services,
-        log=logging.getLogger("test"),
+        log=lambda: logging.getLogger("test"),
         last_progress=Progress(3, 10, "disc 1"),
         on_progress=lambda attempt, progress: reports.append((attempt, progress)),
     )

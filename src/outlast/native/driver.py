@@ -37,7 +37,7 @@ from .checkpoints import Checkpoints, Landing
 from .ending import Ending, ended_with, failed, parked, released, succeeded
 from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind, Wait
 from .performer import Performer
-from .replay import Found, Replay
+from .replay import NOT_STARTED, Found, Replay
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
 
 logger = logging.getLogger("outlast")
@@ -77,6 +77,7 @@ class NativeDriver:
         on_end: Callable[[NativeDriver, Ending], None],
     ) -> None:
         self.claim = claim
+        self.hold = claim.hold
         self.task = task
         self.phase = Phase.RUNNING
         self.is_draining = False
@@ -104,6 +105,10 @@ class NativeDriver:
     @functools.cached_property
     def log(self) -> ReplayLog:
         return ReplayLog(self)
+
+    def get_log(self) -> ReplayLog:
+        """The same for an attempt, which seldom asks."""
+        return self.log
 
     # --- what the body asks ------------------------------------------------------------------------------------------
     def now(self) -> datetime:
@@ -172,6 +177,9 @@ class NativeDriver:
     def _begin(self, call: Call) -> None:
         """Perform what has no record."""
         call.open = self._replay.open_call(call.key)
+        if call.open is NOT_STARTED and call.timer is None:
+            self._attempt(call)
+            return
         call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
         if call.timer is not None:
             call.state = CallState.WAITING
@@ -221,7 +229,7 @@ class NativeDriver:
             return
         now = self._clock()
         attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
-        checkpoint = FailureCheckpoint(self.claim.hold, self.claim.generation, attempt)
+        checkpoint = FailureCheckpoint(self.hold, self.claim.generation, attempt)
         self.checkpoints.add(checkpoint, lambda landing, error: self._failure_landed(call, attempt, landing, error))
 
     def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
@@ -247,7 +255,7 @@ class NativeDriver:
         if self._record_count > HISTORY_RECORDS_MAX or self._record_bytes > HISTORY_BYTES_MAX:
             self._loop.call_soon(self._fail, _too_long(self._record_count, self._record_bytes), context=NO_BODY)
             return
-        checkpoint = StepCheckpoint(self.claim.hold, self.claim.generation, record)
+        checkpoint = StepCheckpoint(self.hold, self.claim.generation, record)
         self.checkpoints.add(checkpoint, lambda landing, error: self._landed(record, landing, error))
 
     def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
@@ -335,7 +343,7 @@ class NativeDriver:
             call.future.set_exception(kind(text, record.attempts, record.error))
             return
         try:
-            value = call.step.step.signature.result.decode(record.result or "null", f"result of step {record.key}") if call.step is not None else None
+            value = call.step.step.signature.result.decode(record.result or "null", call.step.step.result_field) if call.step is not None else None
         except PayloadError as error:
             self._fail(error)
             return

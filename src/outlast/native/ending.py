@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from outlast.errors import FinalError, RetryLater, StepFailedError
 from outlast.failure import Failure, capture
@@ -18,8 +19,7 @@ from .history import Wait
 from .store import ClaimedRun, RunCheckpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """What is written when an execution ends; nothing when the claim is not ours any more."""
 
     checkpoint: RunCheckpoint | None

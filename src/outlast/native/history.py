@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 from outlast.failure import Failure
 from outlast.step_key import StepKey
 
@@ -28,8 +30,7 @@ class Outcome(StrEnum):
     """The body withdrew from it: a durable time-out, or a canceled branch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """The end of one durable call. Once committed it is never replaced."""
 
     key: StepKey

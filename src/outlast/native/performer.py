@@ -47,15 +47,14 @@ class Performer:
         self._services = services
         self._now = now
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._tasks: dict[Call, tuple[str, asyncio.Task[None]]] = {}
         self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
         self._running: dict[Call, StepAttempt[Any]] = {}
 
     def begin(self, call: Call, driver: NativeDriver) -> None:
         """Begin one attempt; the driver is told how it ended, unless it was stopped before."""
         call.work = task = asyncio.Task(self._attempt(call, driver), loop=self._loop, context=NO_BODY.copy())  # not through the factory: no branch
-        self._tasks[task] = driver.claim.id
-        task.add_done_callback(lambda task: self._tasks.pop(task, None))
+        self._tasks[call] = driver.claim.id, task
 
     def stop(self, call: Call, reason: str) -> None:
         """Tell what goes on for a call to end, and wait for nothing."""
@@ -63,11 +62,13 @@ class Performer:
         attempt = self._running.get(call)
         if attempt is not None:
             attempt.tell(reason)
+        else:
+            self._tasks.pop(call, None)  # it has not begun, and will not
         call.stop()
 
     def tasks_of(self, run_id: str) -> list[asyncio.Task[None]]:
         """Return the attempts of a run that have not ended."""
-        return [task for task, owner in self._tasks.items() if owner == run_id]
+        return [task for owner, task in self._tasks.values() if owner == run_id]
 
     def attempts_of(self, run_id: str) -> list[StepAttempt[Any]]:
         return [attempt for attempt in self._running.values() if attempt.run_id == run_id]
@@ -83,7 +84,7 @@ class Performer:
     async def drain(self) -> None:
         """Wait for the tasks of attempts; lingering threads are not waited for."""
         while self._tasks:
-            await asyncio.wait(list(self._tasks))
+            await asyncio.wait([task for _, task in self._tasks.values()])
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -100,7 +101,7 @@ class Performer:
         attempt = self._announce(call, driver, started_at)
         try:
             value = await self._run(call, attempt)
-            result = call.step.step.signature.result.encode(value, f"result of step {call.key}")
+            result = call.step.step.signature.result.encode(value, call.step.step.result_field)
         except asyncio.CancelledError as error:
             if not call.is_stopped:  # the step canceled itself
                 driver.attempt_failed(call, capture(error), started_at, self._retry_in(call, capture(error), error))
@@ -112,17 +113,18 @@ class Performer:
             driver.attempt_succeeded(call, result, started_at)
         finally:
             self._running.pop(call, None)
+            self._tasks.pop(call, None)
             call.progress = self._activities.forget(attempt) or call.progress
 
     def _announce(self, call: Call, driver: NativeDriver, started_at: datetime) -> StepAttempt[Any]:
         claim = driver.claim
         attempt: StepAttempt[Any] = StepAttempt(
             run_id=claim.id,
-            key=str(call.key),
+            key=call.key,
             attempt=call.attempts + 1,
             fencing_token=claim.token,
             services=self._services,
-            log=driver.log,
+            log=driver.get_log,
             last_progress=call.progress or _reported(call),
             on_progress=self._activities.report,
         )
@@ -138,7 +140,7 @@ class Performer:
         step, options = call.step.step, call.step.step.options
         if options.process:
             return await run_in_process(step, call.step.arguments, attempt, options.timeout)
-        args, kwargs = step.signature.decode_arguments(call.step.arguments, f"arguments of step {call.key}")
+        args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
         if step.is_async:
             return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
         return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)

@@ -61,7 +61,7 @@ async def run_in_process(step: Step[..., Any], arguments: str, attempt: StepAtte
         raise
     finally:
         await _end(process, "", attempt, grace=timedelta(0))
-    return step.signature.result.decode(text, f"result of step {attempt.key}")
+    return step.signature.result.decode(text, step.result_field)
 
 
 async def _order(process: asyncio.subprocess.Process, step: Step[..., Any], arguments: str, attempt: StepAttempt[Any]) -> None:

@@ -46,7 +46,7 @@ def _attempt(order: dict[str, Any], answers: IO[bytes]) -> StepAttempt[Any]:
         attempt=order["attempt"],
         fencing_token=order["fencing_token"],
         services=_no_services,
-        log=logging.getLogger("outlast.task"),
+        log=lambda: logging.getLogger("outlast.task"),
         last_progress=Progress(*last) if last else None,
         on_progress=report,
     )
@@ -67,11 +67,11 @@ def _perform(order: dict[str, Any], attempt: StepAttempt[Any]) -> tuple[str, str
     STEP.set(attempt)
     try:
         step = _find(order["module"], order["qualname"])
-        args, kwargs = step.signature.decode_arguments(order["arguments"], f"arguments of step {attempt.key}")
+        args, kwargs = step.signature.decode_arguments(order["arguments"], step.arguments_field)
         value = step.function(*args, **kwargs)
         if step.is_async:
             value = asyncio.run(value)
-        return "result", step.signature.result.encode(value, f"result of step {attempt.key}")
+        return "result", step.signature.result.encode(value, step.result_field)
     except BaseException as error:  # whatever the step raises is the answer
         return "failure", failure_text(capture(error, is_final=isinstance(error, FinalError | PayloadError)))
 

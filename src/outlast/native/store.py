@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from outlast.database.transaction import Transaction
 from outlast.failure import Failure
 from outlast.native.history import FailedAttempt, History, Record, Wait
@@ -79,8 +81,7 @@ class Candidate(NamedTuple):
     is_suspect: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedRun:
+class ClaimedRun(msgspec.Struct, frozen=True):
     """A run that this worker now holds."""
 
     id: str
@@ -119,8 +120,7 @@ class ClaimContext:
     is_past_deadline: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StepCheckpoint:
+class StepCheckpoint(msgspec.Struct, frozen=True):
     """A record to be kept: one that meets a record of its key is refused."""
 
     hold: Hold
@@ -137,8 +137,7 @@ class FailureCheckpoint:
     failure: FailedAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class RunCheckpoint:
+class RunCheckpoint(msgspec.Struct, frozen=True):
     """A held run leaves `running`: ended, parked, delayed for another attempt of its body, or handed back.
 
     Refused when the token is not the current one, and, unless `passes_cancel`, when a cancel was accepted.

@@ -1,0 +1,595 @@
+"""What is wrong is refused at the door: the message names the field and the remedy, and nothing was written."""
+
+import asyncio
+import os
+import sqlite3
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import (
+    Context,
+    LimitExceededError,
+    NotSupportedError,
+    OutlastError,
+    PayloadError,
+    RetryPolicy,
+    RunFailedError,
+    RunNotFoundError,
+    SchemaError,
+    UnavailableError,
+    UnknownTaskError,
+    UsageError,
+    connect,
+    step,
+    task,
+    task_ref,
+)
+from outlast.native.engine import NativeEngine
+
+ONCE = RetryPolicy(maximum_attempts=1)
+
+
+@dataclass
+class Order:
+    path: str
+    size: float = 0.0
+
+
+@task
+async def ship(ctx: Context, order: Order) -> str:
+    return order.path
+
+
+@task
+async def plain(ctx: Context, value: Any) -> None: ...
+
+
+@task
+async def nothing(ctx: Context) -> None: ...
+
+
+@task
+async def unknown(ctx: Context) -> None: ...
+
+
+def play(url: str, scenario: Callable[[NativeEngine], Awaitable[None]], *tasks: Any) -> None:
+    """Play a scenario with an engine that has been opened; nothing may have been written by its end."""
+
+    async def played() -> None:
+        async with connect(url, tasks=tasks or (ship, plain, nothing)) as engine:
+            await scenario(engine)
+            assert (await engine.inspector.list_runs()).runs == (), "something was written"
+
+    asyncio.run(played())
+
+
+# --- declaring ------------------------------------------------------------------------------------------------------------
+def without_context():
+    @task
+    async def broken() -> None: ...
+
+
+def with_two_inputs():
+    @task
+    async def broken(ctx: Context, first: int, second: int) -> None: ...
+
+
+def with_a_default():
+    @task
+    async def broken(ctx: Context, first: int = 3) -> None: ...
+
+
+def with_an_unknown_name():
+    @task
+    async def broken(ctx: Context, first: "Nowhere") -> None: ...  # noqa: F821 - what is proven
+
+
+def with_an_input_first():
+    @task
+    async def broken(order: Order, ctx: Context) -> None: ...
+
+
+def that_is_not_async():
+    @task  # type: ignore[arg-type]  # what is proven
+    def broken(ctx: Context) -> None: ...
+
+
+def with_a_bad_version():
+    @task(version=0)
+    async def broken(ctx: Context) -> None: ...
+
+
+def with_a_bad_policy():
+    @task(retry=3)  # type: ignore[call-overload]  # what is proven
+    async def broken(ctx: Context) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (without_context, "no context: write `async def broken\\(ctx: Context"),
+        (with_two_inputs, "has 2 inputs: put them into one dataclass"),
+        (with_a_default, "has no default"),
+        (with_an_unknown_name, "Nowhere.*import its type at the top of the module"),
+        (with_an_input_first, "the first parameter is the context"),
+        (that_is_not_async, "a body is an `async def` function"),
+        (with_a_bad_version, "version"),
+        (with_a_bad_policy, "write a RetryPolicy"),
+    ],
+)
+def test_a_task_that_cannot_run_is_refused_where_it_is_declared(declare, message):
+    """The message says what to write instead."""
+    with pytest.raises(UsageError, match=message):
+        declare()
+
+
+# --- enqueueing -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ({"path": "a"}, "input: .*Order"),
+        (Order(3), "input.path: .*str"),  # type: ignore[arg-type]  # what is proven
+        (Order("a", float("nan")), "input.size: .*nan"),
+        (Order("a", float("inf")), "input.size: .*inf"),
+        (Order("a\0b"), "input.path: .*NUL"),
+        (Order("a\ud800"), "input.path: .*surrogate"),
+        (Order("a" * (2 << 20)), "input: .*bytes.*put it into a file"),
+    ],
+    ids=["type", "field", "nan", "infinity", "nul", "surrogate", "size"],
+)
+def test_a_wrong_input_names_its_field(sqlite_url, order, message):
+    """A value that cannot be stored, or would not come back as it is."""
+
+    async def scenario(engine):
+        with pytest.raises(PayloadError, match=message) as refused:
+            await engine.enqueue(ship, order)
+        assert refused.value.field.startswith("input")
+
+    play(sqlite_url, scenario)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(2**64, "input"), ({1: "a"}, "input"), (object(), "input.*object"), ({"a": [1, {2}]}, "input.*a"), ([0] * 300_000 + ["\0"], "300000|bytes")],
+    ids=["integer", "key", "object", "set", "last"],
+)
+def test_what_is_no_json_is_refused_where_no_type_is_declared(sqlite_url, value, message):
+    """Without an annotation plain JSON is what can be given."""
+
+    async def scenario(engine):
+        with pytest.raises(PayloadError, match=message):
+            await engine.enqueue(plain, value)
+
+    play(sqlite_url, scenario)
+
+
+def test_depth_is_bounded(sqlite_url):
+    """What is nested too deep to be read for certain is refused."""
+    value: Any = []
+    for _ in range(500):
+        value = [value]
+
+    async def scenario(engine):
+        with pytest.raises(PayloadError, match="deep"):
+            await engine.enqueue(plain, value)
+
+    play(sqlite_url, scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"idempotency_key": ""}, UsageError, "idempotency_key is ''"),
+        ({"idempotency_key": "k" * 10_000}, LimitExceededError, "idempotency_key has 10,000 characters; at most 512.*digest"),
+        ({"idempotency_key": "a\0b"}, UsageError, "idempotency_key.*control characters"),
+        ({"idempotency_key": 7}, UsageError, "idempotency_key is 7"),
+        ({"queue": ""}, UsageError, "queue is ''"),
+        ({"priority": 101}, UsageError, "priority is 101: .*from -100 to 100"),
+        ({"priority": True}, UsageError, "priority is True"),
+        ({"delay": "soon"}, UsageError, "delay is 'soon'"),
+        ({"delay": -1}, UsageError, "delay is -1"),
+        ({"delay": "1h", "available_at": datetime.now().astimezone()}, UsageError, "available_at and delay are both given"),
+        ({"available_at": datetime(2030, 1, 1)}, UsageError, "available_at has no time zone"),
+        ({"deadline": datetime(2030, 1, 1)}, UsageError, "deadline has no time zone"),
+        ({"deadline": "tomorrow"}, UsageError, "deadline is 'tomorrow'"),
+        ({"tags": "nightly"}, UsageError, "tags is the text 'nightly'"),
+        ({"tags": ["a"] * 33}, LimitExceededError, "33 tags"),
+        ({"headers": {"trace": 7}}, PayloadError, "header 'trace'"),
+        ({"headers": {"trace": "a\0"}}, PayloadError, "header 'trace'.*NUL"),
+    ],
+)
+def test_a_wrong_option_is_named(sqlite_url, options, error, message):
+    """Which option, what it is, and what to write."""
+
+    async def scenario(engine):
+        with pytest.raises(error, match=message):
+            await engine.enqueue(nothing, **options)
+
+    play(sqlite_url, scenario)
+
+
+def test_a_wrong_call_of_enqueue_is_named(sqlite_url):
+    """A task of another engine, no task at all, an input too many or too few, and keys that do not fit their inputs."""
+
+    async def scenario(engine):
+        with pytest.raises(UnknownTaskError, match="task unknown v1 .*connect\\(tasks=.*task_ref"):
+            await engine.enqueue(unknown)
+        with pytest.raises(UsageError, match="enqueue takes a task or a task_ref"):
+            await engine.enqueue(nothing.body)
+        with pytest.raises(UsageError, match="nothing takes no input"):
+            await engine.enqueue(nothing, 3)
+        with pytest.raises(UsageError, match="ship takes an input"):
+            await engine.enqueue(ship)
+        with pytest.raises(UsageError, match="2 inputs came with 1 idempotency keys"):
+            await engine.enqueue_many(ship, [Order("a"), Order("b")], idempotency_keys=["k"])
+        with pytest.raises(UsageError, match="version"):
+            await engine.enqueue(task_ref("ship", 0))
+
+    play(sqlite_url, scenario)
+
+
+@pytest.mark.parametrize("run_id", ["", "7", "not-a-run", "01a23098-0000-7000-8000-00000000000", "01A23098-0000-7000-8000-000000000000", "a\0b", "'; --", 7, None])
+def test_a_bad_run_id_is_a_run_that_is_not_there(sqlite_url, run_id):
+    """Everywhere a run id goes; only `find` of a text answers None."""
+
+    async def scenario(engine):
+        calls = [
+            engine.get(run_id),
+            engine.cancel(run_id, reason="x"),
+            engine.inspector.get_history(run_id),
+            engine.operator.retry(run_id, actor="ann", reason="x"),
+        ]
+        for call in calls:
+            with pytest.raises(RunNotFoundError, match="no run"):
+                await call
+        with pytest.raises(RunNotFoundError, match="no run"):
+            engine.handle(nothing, run_id)
+        if isinstance(run_id, str):
+            assert await engine.find(run_id) is None
+        else:
+            with pytest.raises(UsageError, match="a run id is text"):
+                await engine.find(run_id)
+        if run_id is not None:
+            with pytest.raises(RunNotFoundError):
+                await engine.inspector.list_runs(before=run_id)
+
+    play(sqlite_url, scenario)
+
+
+def test_a_wrong_call_of_a_port_is_named(sqlite_url):
+    """Reasons, actors, pages and states are checked too."""
+
+    async def scenario(engine):
+        here = "01a23098-0000-7000-8000-000000000000"
+        for call, message in [
+            (engine.cancel(here, reason=""), "reason is ''"),
+            (engine.cancel(here, reason="x" * 1001), "reason has 1,001 characters"),
+            (engine.operator.retry(here, actor="", reason="x"), "actor is ''"),
+            (engine.inspector.list_runs(limit=0), "limit is 0"),
+            (engine.inspector.list_runs(limit=10**9), "limit is 1000000000"),
+            (engine.inspector.list_runs(status="done"), "status is 'done': write one of pending"),
+        ]:
+            with pytest.raises(UsageError, match=message):
+                await call
+
+    play(sqlite_url, scenario)
+
+
+# --- executing --------------------------------------------------------------------------------------------------------------
+class UnpicklableError(Exception):
+    """Has a constructor of its own and holds what cannot be copied."""
+
+    def __init__(self, path: str, handle: Any) -> None:
+        super().__init__(f"cannot read {path}")
+        self.handle = handle
+
+
+async def return_an_object() -> Any:
+    return object()
+
+
+async def raise_unpicklable() -> None:
+    raise UnpicklableError("/a", sys.stdout)
+
+
+async def raise_a_group() -> None:
+    raise ExceptionGroup("several", [OSError("first"), ExceptionGroup("inner", [KeyError("second")])])
+
+
+class HostileError(Exception):
+    """Cannot even be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def raise_hostile() -> None:
+    raise HostileError
+
+
+@step
+async def declared() -> int:
+    return 1
+
+
+def body_of(how: str) -> Any:
+    functions: dict[str, Any] = {"object": return_an_object, "unpicklable": raise_unpicklable, "group": raise_a_group, "hostile": raise_hostile}
+
+    @task("bad")
+    async def bad(ctx: Context) -> Any:
+        if how == "undurable":
+            return await declared()
+        if how == "called":
+            return await ctx.step(return_an_object())  # type: ignore[call-overload]  # what is proven
+        if how == "arguments":
+            return await ctx.step(plain_step, object())
+        if how == "exit":
+            raise SystemExit(3)
+        return await ctx.step(step(functions[how]).with_options(retry=ONCE))
+
+    return bad
+
+
+async def plain_step(value: Any) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'return_an_object' was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("object", "result of step return_an_object: .*object"),
+        ("unpicklable", "UnpicklableError: cannot read /a"),
+        ("group", "several"),
+        ("hostile", "HostileError: \\(the error's own text could not be made\\)"),
+        ("undurable", "declared\\(...\\) inside a task body would not be remembered: write `await ctx.step\\(declared"),
+        ("called", "ctx.step takes a function and its arguments.*without calling it"),
+        ("arguments", "arguments of step plain_step.value: .*object"),
+        ("exit", "SystemExit, which is for ending a process"),
+    ],
+)
+def test_a_body_that_does_wrong_ends_its_own_run(sqlite_url, how, message):
+    """The run fails with the reason, the worker goes on, and the next run of it succeeds."""
+    bad = body_of(how)
+
+    async def scenario() -> None:
+        async with connect(sqlite_url, tasks=(bad, nothing)) as engine:
+            await engine.start()
+            run = await engine.enqueue(bad)
+            with pytest.raises(RunFailedError, match=message):
+                await run.result(timeout=20)
+            await (await engine.enqueue(nothing)).result(timeout=20)
+            if how == "group":
+                (view,) = await engine.inspector.get_history(run.id)
+                assert [str(member) for member in view.error.members] == ["OSError: first", "ExceptionGroup: inner (1 sub-exception)"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"concurrency": 0}, "concurrency is 0: write a number from 1"),
+        ({"concurrency": True}, "concurrency is True"),
+        ({"concurrency": 10**9}, "concurrency is 1000000000"),
+        ({"queues": "default"}, "queues is 'default': write a sequence"),
+        ({"queues": ()}, "queues is \\(\\)"),
+        ({"queues": ("",)}, "queue is ''"),
+    ],
+)
+def test_a_wrong_start_is_named(sqlite_url, options, message):
+    """And the engine can be started rightly afterwards."""
+
+    async def scenario(engine):
+        with pytest.raises(UsageError, match=message):
+            await engine.start(**options)
+        assert await engine.inspector.list_workers() == ()
+        await engine.start()
+
+    play(sqlite_url, scenario)
+
+
+def test_a_second_start_is_refused(sqlite_url):
+    """One worker an engine; without tasks none; after its close nothing."""
+
+    async def scenario() -> None:
+        engine = connect(sqlite_url, tasks=(nothing,))
+        await engine.start()
+        with pytest.raises(UsageError, match="has been started: stop it first"):
+            await engine.start()
+        await engine.close()
+        for call in (engine.start(), engine.enqueue(nothing), engine.get("01a23098-0000-7000-8000-000000000000")):
+            with pytest.raises(UsageError, match="closed: make another with connect"):
+                await call
+        async with connect(sqlite_url) as bare:
+            with pytest.raises(UsageError, match="no tasks to execute: give them to connect"):
+                await bare.start()
+
+    asyncio.run(scenario())
+
+
+def test_two_starts_at_once_are_one(sqlite_url):
+    """Of two that meet one is refused, and one worker is there."""
+
+    async def scenario() -> None:
+        async with connect(sqlite_url, tasks=(nothing,)) as engine:
+            answers = await asyncio.gather(engine.start(), engine.start(), return_exceptions=True)
+            assert [type(answer) for answer in answers].count(UsageError) == 1, answers
+            assert len(await engine.inspector.list_workers(only_alive=True)) == 1
+
+    asyncio.run(scenario())
+
+
+# --- connecting ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("", UsageError, "no database address: write sqlite:///"),
+        (None, UsageError, "None is no database address"),
+        ("outlast.db", UsageError, "no database address"),
+        ("mysql://host/db", UsageError, "mysql: is no engine: write sqlite:///"),
+        ("sqlite://", UsageError, "in memory, which ends with the process: name a file"),
+        ("sqlite:///", UsageError, "name a file"),
+        ("sqlite:///:memory:", UsageError, "in memory"),
+        ("sqlite:", UsageError, "name a file"),
+        ("sqlite://outlast.db", UsageError, "two slashes or fewer"),
+        ("sqlite:outlast.db", UsageError, "two slashes or fewer"),
+        ("sqlite:///a.db?mode=ro", UsageError, "options"),
+        ("temporal://host", NotSupportedError, "not part of this version; use sqlite: or postgresql:"),
+        ("openworkflow+postgresql://host/db", NotSupportedError, "not part of this version"),
+    ],
+)
+def test_a_wrong_address_is_named(url, error, message):
+    """With the reason, before anything is opened."""
+    with pytest.raises(error, match=message):
+        connect(url)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tasks": (nothing, task("nothing")(unknown.body))}, "nothing version 1 twice"),
+        ({"tasks": (nothing.body,)}, "write functions declared with @task"),
+        ({"lease": "10ms"}, "lease is .*at least"),
+        ({"lease": "long"}, "lease is 'long'"),
+        ({"migrate": "yes"}, "migrate is 'yes'"),
+        ({"journal": "off"}, "journal is 'off'"),
+    ],
+)
+def test_a_wrong_setting_is_named(options, message):
+    """When the engine is made, before anything is opened."""
+    with pytest.raises(UsageError, match=message):
+        connect("sqlite:///never-made.db", **options)
+    assert not Path("never-made.db").exists()
+
+
+async def use(url: str, **options: Any) -> None:
+    async with connect(url, tasks=(nothing,), **options) as engine:
+        await engine.enqueue(nothing)
+
+
+def refused(url: str, error: type[OutlastError], message: str, **options: Any) -> None:
+    with pytest.raises(error, match=message):
+        asyncio.run(use(url, **options))
+
+
+def test_a_server_that_is_not_there_is_unavailable():
+    """Within the time-out of an enqueue, with the host and without the password."""
+    with pytest.raises(UnavailableError) as unavailable:
+        asyncio.run(asyncio.wait_for(use("postgresql://ann:secret@127.0.0.1:9/nothing"), 15))
+    assert "127.0.0.1" in str(unavailable.value)
+    assert "secret" not in str(unavailable.value)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    """It is not made: a wrong path would be a new, empty database."""
+    refused(f"sqlite:///{tmp_path}/none/outlast.db", UsageError, "none is not a folder")
+    refused(f"sqlite:///{tmp_path}", UsageError, "is a folder: name a file in it")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path):
+    """And it stays as it is."""
+    file = tmp_path / "photo.jpg"
+    file.write_bytes(b"\xff\xd8\xff" * 1000)
+    refused(f"sqlite:///{file}", UsageError, "photo.jpg is not an SQLite database")
+    assert file.read_bytes() == b"\xff\xd8\xff" * 1000
+
+
+def test_a_read_only_database_is_named(tmp_path):
+    """A file that this process may only read: the error says so instead of hanging."""
+    file = tmp_path / "outlast.db"
+    asyncio.run(use(f"sqlite:///{file}"))
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA query_only")
+        before = connection.execute("SELECT count(*) FROM outlast_run").fetchone()
+    connection.close()
+    child = (
+        "import asyncio, os, sys; sys.path[:0] = sys.argv[3:]\n"
+        "os.chmod(sys.argv[1], 0o444); os.chmod(os.path.dirname(sys.argv[1]), 0o555)\n"
+        "os.getuid() or os.setuid(int(sys.argv[2]))\n"
+        "from outlast import connect, task, Context, OutlastError\n"
+        "@task\n"
+        "async def nothing(ctx: Context) -> None: ...\n"
+        "async def main():\n"
+        "    async with connect('sqlite:///' + sys.argv[1], tasks=(nothing,)) as engine:\n"
+        "        await engine.enqueue(nothing)\n"
+        "try: asyncio.run(main())\n"
+        "except OutlastError as error: print(type(error).__name__, error)\n"
+    )
+    answer = _run_child(child, str(file), tmp_path)
+    assert "outlast.db" in answer
+    assert "readonly" in answer or "read-only" in answer or "cannot be" in answer
+    connection = sqlite3.connect(file)
+    assert connection.execute("SELECT count(*) FROM outlast_run").fetchone() == before
+    connection.close()
+
+
+def _run_child(code: str, file: str, folder: Path) -> str:
+    import subprocess
+
+    for parent in (folder, *folder.parents[:2]):
+        parent.chmod(0o755)
+    try:
+        done = subprocess.run([sys.executable, "-c", code, file, "65534", *filter(None, sys.path)], capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("version", "oldest_code", "message"), [(0, 0, "run `outlast migrate`"), (99, 99, "deploy a newer outlast")])
+def test_a_schema_that_does_not_fit_is_named(tmp_path, version, oldest_code, message):
+    """Too old and too new alike are refused before anything is written, and nothing is altered unasked."""
+    file = tmp_path / "outlast.db"
+    asyncio.run(use(f"sqlite:///{file}"))
+    connection = sqlite3.connect(file)
+    with connection:
+        connection.execute("UPDATE outlast_meta SET version = ?, oldest_code = ?", (version, oldest_code))
+    refused(f"sqlite:///{file}", SchemaError, message)
+    assert connection.execute("SELECT count(*) FROM outlast_run").fetchone() == (1,)
+    assert connection.execute("SELECT version FROM outlast_meta").fetchone() == (version,)
+    connection.close()
+
+
+def test_a_missing_schema_is_named(database_url):
+    """`migrate=False` makes nothing."""
+    refused(database_url, SchemaError, "run `outlast migrate`", migrate=False)
+
+
+def test_an_engine_does_not_go_over_a_fork(database_url):
+    """A child that was forked after the opening is told to connect again, and the parent's engine goes on."""
+
+    async def scenario() -> None:
+        async with connect(database_url, tasks=(nothing,)) as engine:
+            await engine.enqueue(nothing)
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os._exit(_told_in_child(engine, writer))
+            os.close(writer)
+            with os.fdopen(reader) as answers:
+                told = await asyncio.to_thread(answers.read)
+            os.waitpid(child, 0)
+            assert told.startswith("UsageError")
+            assert "fork" in told
+            await engine.enqueue(nothing)
+            assert len((await engine.inspector.list_runs()).runs) == 2
+
+    asyncio.run(scenario())
+
+
+def _told_in_child(engine: NativeEngine, writer: int) -> int:
+    """Try a transaction on the parent's engine, and send what became of it."""
+    try:
+        with engine._backend.database.transaction():
+            answer = "it worked"
+    except BaseException as error:
+        answer = f"{type(error).__name__}: {error}"
+    os.write(writer, answer.encode())
+    return 0
