@@ -27,7 +27,6 @@ PRIORITY_MIN, PRIORITY_MAX = -100, 100  # few distinct values keep the search fo
 # --- history --------------------------------------------------------------------------------------------------------
 HISTORY_RECORDS_MAX = 10_000  # a replay of more takes seconds; continue_as_new starts a short one
 HISTORY_BYTES_MAX = 64 << 20  # 64 MiB must fit into a worker beside a hundred others' histories
-CLAIM_HISTORY_BYTES_MAX = 256 << 10  # what a claim brings at once for one run; the rest is read in pages
 
 # --- group commit ---------------------------------------------------------------------------------------------------
 GROUP_BYTES_MAX = 8 << 20  # 300 results of 1 MiB in one JSON parameter break json_to_recordset on PostgreSQL 15

@@ -206,7 +206,7 @@ async def perform(ctx: Context[Show], node: Node, sight: Sight) -> Any:  # noqa:
 
 
 def _going_on(part: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """A task that is not canceled with who awaits it; asyncio would call its error forgotten."""
+    """A task whose error may be forgotten: who awaits it may be canceled without it."""
     task = asyncio.create_task(part)
     task.add_done_callback(lambda task: task.cancelled() or task.exception())
     return task
@@ -237,7 +237,7 @@ async def _group(ctx: Context[Show], parts: tuple[Node, ...], sight: Sight) -> A
 
 
 async def _race(ctx: Context[Show], parts: tuple[Node, ...], awaits_losers: bool, sight: Sight) -> Any:
-    tasks = [asyncio.create_task(perform(ctx, part, sight)) for part in parts]
+    tasks = [_going_on(perform(ctx, part, sight)) for part in parts]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         winners = [index for index, one in enumerate(tasks) if one.done()]

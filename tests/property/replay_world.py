@@ -204,9 +204,17 @@ class World:
         else:
             ended.set_result(ending)
 
-    async def execute(self, *, limit: int | None = None) -> bool:
-        """Execute once, to the kept end of the execution or to the crash after `limit` checkpoints; tell whether it crashed."""
+    async def execute(self, *, limit: int | None = None, drains_after: int | None = None) -> bool:
+        """Execute once, to the kept end of the execution or to the crash after `limit` checkpoints; tell whether it crashed.
+
+        The worker begins to stop after `drains_after` loop turns.
+        """
         ended = self.begin(limit)
+        assert self.driver is not None
+        for _ in range(drains_after or 0):
+            await asyncio.sleep(0)
+        if drains_after is not None:
+            self.driver.drain()
         assert self.landings is not None
         await asyncio.wait({ended, self.landings.crashed}, return_when=asyncio.FIRST_COMPLETED)
         has_crashed = self.landings.crashed.done()

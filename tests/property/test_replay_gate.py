@@ -34,14 +34,14 @@ class Trial:
         self.world = World(program, chance=random.Random(seed), services=self.show)
         self.seen = Sight()
 
-    async def execute(self, limit: int | None = None) -> bool:
+    async def execute(self, *, limit: int | None = None, drains_after: int | None = None) -> None:
         """Execute once; what it sees begins with what executions before it have seen."""
         kept = self.world.kept
         before = (kept.attempts, kept.retired_seq)
         if kept.status is RunStatus.WAITING:
             self.world.loop.seconds = max(self.world.loop.seconds, (kept.due_at - EPOCH).total_seconds())
         sight = self.show.sight = Sight()
-        has_crashed = await self.world.execute(limit=limit)
+        has_crashed = await self.world.execute(limit=limit, drains_after=drains_after)
         if kept.error is not None:
             assert kept.error.type != MISMATCH, kept.error
         if self.checks_order:
@@ -55,7 +55,6 @@ class Trial:
             self.seen = sight
         else:
             self.seen.extend(sight)
-        return has_crashed
 
 
 def _check_agreement(before: list[Any], now: list[Any], has_crashed: bool) -> None:
@@ -70,17 +69,20 @@ def _timeless(notes: list[Any]) -> list[Any]:
     return [[part for part in note if not isinstance(part, datetime)] for note in notes]
 
 
-async def run_crashing(node: Node, seed: int, crashes: list[int], *, checks_order: bool = True) -> int:
-    """Execute a program to its end, with a crash after each of these numbers of checkpoints, and once more from all that was kept.
+async def run_stopping(node: Node, seed: int, stops: list[int], *, checks_order: bool = True) -> int:
+    """Execute a program to its end, and once more from all that was kept.
+
+    Each stop ends one execution: by a crash after so many checkpoints, or, where it is negative, by a worker that begins
+    to stop after so many loop turns.
 
     Returns how many checkpoints that took.
     """
     trial = Trial(node, seed, checks_order=checks_order)
     kept = trial.world.kept
-    for number in crashes:
+    for number in stops:
         if kept.status.is_terminal:
             break
-        await trial.execute(limit=kept.count + number)
+        await (trial.execute(limit=kept.count + number) if number > 0 else trial.execute(drains_after=-number))
     while not kept.status.is_terminal:
         await trial.execute()
     count, output = kept.count, kept.output
@@ -93,20 +95,20 @@ async def run_crashing(node: Node, seed: int, crashes: list[int], *, checks_orde
 
 
 @EXAMPLES
-@given(nodes, st.integers(0, 1 << 20), st.lists(st.integers(1, 6), max_size=6))
-def test_crashed_programs_are_handed_the_same_again(node, seed, crashes):
-    """Whatever crashes and delays there are, no execution contradicts an earlier one, and none ends as changed code."""
-    stage(lambda: run_crashing(node, seed, crashes))
+@given(nodes, st.integers(0, 1 << 20), st.lists(st.one_of(st.integers(1, 6), st.integers(-60, 0)), max_size=6))
+def test_stopped_programs_are_handed_the_same_again(node, seed, stops):
+    """Whatever crashes, stops and delays there are, no execution contradicts an earlier one, and none ends as changed code."""
+    stage(lambda: run_stopping(node, seed, stops))
 
 
 @EXAMPLES
 @given(nodes, st.integers(0, 1 << 20))
 def test_each_crash_point(node, seed):
     """A program that is stopped after its first record, after its second, and so on, goes the same way each time."""
-    count = stage(lambda: run_crashing(node, seed, []))
+    count = stage(lambda: run_stopping(node, seed, []))
     for point in range(1, count + 1):
-        stage(lambda point=point: run_crashing(node, seed, [point]))
-    stage(lambda: run_crashing(node, seed, [1] * count))
+        stage(lambda point=point: run_stopping(node, seed, [point]))
+    stage(lambda: run_stopping(node, seed, [1] * count))
 
 
 # --- the gate can fail: what holds it up is taken away ----------------------------------------------------------------------
@@ -120,7 +122,7 @@ def contradictions(node: Node, *, checks_order: bool = True, seeds: int = 12) ->
     for seed in range(seeds):
         for point in range(1, 9):
             try:
-                stage(lambda seed=seed, point=point: run_crashing(node, seed, [point, 1, 1], checks_order=checks_order))
+                stage(lambda seed=seed, point=point: run_stopping(node, seed, [point, 1, 1], checks_order=checks_order))
             except AssertionError:
                 found += 1
     return found

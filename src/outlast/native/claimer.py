@@ -14,6 +14,7 @@ import asyncio
 import logging
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 from outlast.database.transaction import Transaction
 from outlast.errors import CommitUnknownError, OutlastError
@@ -26,9 +27,18 @@ from .executions import Executions
 from .incarnation import Incarnation
 from .runtime import Runtime
 from .selection import choose, oldest_share
-from .store import ClaimedRun
+from .store import ClaimContext, ClaimedRun
 
 logger = logging.getLogger("outlast")
+
+
+class _Wanted(NamedTuple):
+    """What one claim asks for."""
+
+    slots: int
+    by_age: int
+    excluded: set[str]
+    suspects: int
 
 
 class Claimer:
@@ -121,25 +131,26 @@ class Claimer:
             return True
 
     async def _take(self, incarnation: Incarnation, slots: int) -> list[ClaimedRun]:
-        runtime = self._runtime
+        runtime, executions = self._runtime, self._executions
+        wanted = _Wanted(slots, oldest_share(self._claimed_count, slots), executions.excluded, 0 if executions.suspects else 1)
         try:
-            return await runtime.calls.write("claim_runs", partial(self._claim_in, incarnation.id, slots))
+            return await runtime.calls.write("claim_runs", partial(self._claim_in, incarnation.id, wanted))
         except CommitUnknownError:
             held = await runtime.insist("what was claimed", lambda: self._list_held(incarnation), lambda: incarnation.is_over)
-            return [claim for claim in held or [] if claim.id not in self._executions.registry]
+            return [claim for claim in held or [] if claim.id not in executions.registry]
 
     async def _list_held(self, incarnation: Incarnation) -> list[ClaimedRun]:
         return await self._runtime.read("list_held", lambda tx: self._runtime.store.list_held(tx, incarnation.id))
 
-    def _claim_in(self, worker_id: int, slots: int, tx: Transaction) -> list[ClaimedRun]:
+    def _claim_in(self, worker_id: int, wanted: _Wanted, tx: Transaction) -> list[ClaimedRun]:
+        """Runs on a thread of the store's: what it needs of the registry was taken on the loop."""
         store, now = self._runtime.store, self._runtime.at()
-        suspects = 0 if self._executions.suspects else 1
-        by_age = oldest_share(self._claimed_count, slots)
+        with_suspects = wanted.suspects > 0
         store.fence(tx, worker_id)
-        seen = store.probe_lanes(tx, self._lanes, slots * LANE_PROBE_FACTOR, with_suspects=suspects > 0, now=now)
-        oldest = store.probe_oldest(tx, self._lanes, by_age, with_suspects=suspects > 0, now=now) if seen and by_age else []
-        chosen = choose(seen, oldest, self._queues, slots=slots, by_age=by_age, excluded=self._executions.excluded, suspects=suspects)
-        claims = store.claim_runs(tx, worker_id, chosen, slots, now) if chosen else []
+        seen = store.probe_lanes(tx, self._lanes, wanted.slots * LANE_PROBE_FACTOR, with_suspects=with_suspects, now=now)
+        oldest = store.probe_oldest(tx, self._lanes, wanted.by_age, with_suspects=with_suspects, now=now) if seen and wanted.by_age else []
+        chosen = choose(seen, oldest, self._queues, slots=wanted.slots, by_age=wanted.by_age, excluded=wanted.excluded, suspects=wanted.suspects)
+        claims = store.claim_runs(tx, worker_id, chosen, wanted.slots, now) if chosen else []
         if claims and self._is_idle:
             store.set_idle(tx, worker_id, False)
         return claims
@@ -148,7 +159,7 @@ class Claimer:
         again = [claim for claim in claims if claim.token != 1]
         for claim in claims:
             if claim.token == 1:
-                self._executions.begin(claim, None, incarnation.checkpoints)
+                self._begin_one(claim, None, incarnation)
         if not again:
             return
         runtime, holds = self._runtime, [claim.hold for claim in again]
@@ -159,7 +170,19 @@ class Claimer:
         )
         for claim in again:
             if contexts is not None and claim.hold in contexts:
-                self._executions.begin(claim, contexts[claim.hold], incarnation.checkpoints)
+                self._begin_one(claim, contexts[claim.hold], incarnation)
+
+    def _begin_one(self, claim: ClaimedRun, context: ClaimContext | None, incarnation: Incarnation) -> None:
+        if claim.id in self._executions.excluded:  # an older body of it was stopped since the claim began, and has not ended
+            self._hand_back(claim, incarnation)
+        else:
+            self._executions.begin(claim, context, incarnation.checkpoints)
+
+    @staticmethod
+    def _hand_back(claim: ClaimedRun, incarnation: Incarnation) -> None:
+        checkpoint = released(claim).checkpoint
+        if checkpoint is not None:
+            incarnation.checkpoints.add(checkpoint, lambda landing, error: None)
 
     # --- strays --------------------------------------------------------------------------------------------------------------
     async def compare_holds(self) -> None:
@@ -173,6 +196,4 @@ class Claimer:
             strays = self._executions.compare(held, known)
         for claim in strays:
             logger.warning("run %s is ours in the database and no body has it: it is let go", claim.id)
-            checkpoint = released(claim).checkpoint
-            if checkpoint is not None:
-                incarnation.checkpoints.add(checkpoint, lambda landing, error: None)
+            self._hand_back(claim, incarnation)

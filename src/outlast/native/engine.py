@@ -60,6 +60,7 @@ class NativeEngine:
         self._results: Results | None = None
         self._worker: Worker | None = None
         self._services = ServiceScope(settings.services)
+        self._changing = asyncio.Lock()  # one start or stop at a time: another must not meet half of a worker, or another's services
         self._lanes: dict[LaneName, int] = {}
         self._is_listening = False
         self._is_closed = False
@@ -330,19 +331,20 @@ class NativeEngine:
             raise UsageError(f"queues is {queues!r}: write a sequence of names, such as ('default',)")
         if not self._settings.tasks:
             raise UsageError("this engine has no tasks to execute: give them to connect(tasks=...)")
-        if self._worker is not None:
-            raise UsageError("this engine has been started: stop it first")
         names = tuple(dict.fromkeys(checked_text(queue, "queue", NAME_CHARACTERS_MAX) for queue in queues))
-        runtime = await self._open()
-        services = await self._services.enter()
-        try:
-            worker = Worker(runtime, queues=names, concurrency=concurrency, services=services)
-            await worker.start()
-        except BaseException:
-            await self._services.leave()
-            raise
-        self._worker = worker
-        self._listen()
+        async with self._changing:
+            if self._worker is not None:
+                raise UsageError("this engine has been started: stop it first")
+            runtime = await self._open()
+            services = await self._services.enter()
+            try:
+                worker = Worker(runtime, queues=names, concurrency=concurrency, services=services)
+                await worker.start()
+            except BaseException:
+                await self._services.leave()
+                raise
+            self._worker = worker
+            self._listen()
 
     def _listen(self) -> None:
         if not self._is_listening:
@@ -365,13 +367,14 @@ class NativeEngine:
 
     async def stop(self, *, timeout: Duration = STOP_TIMEOUT) -> list[str]:
         """Stop executing; see `TaskEngine.stop`. Returns the ids of the runs that were left to the lease."""
-        worker, self._worker = self._worker, None
-        if worker is None:
-            return []
-        try:
-            return await worker.stop(as_duration(timeout, "timeout"))
-        finally:
-            await self._services.leave()
+        async with self._changing:
+            worker, self._worker = self._worker, None
+            if worker is None:
+                return []
+            try:
+                return await worker.stop(as_duration(timeout, "timeout"))
+            finally:
+                await self._services.leave()
 
     async def run(self, *, queues: Sequence[str] = ("default",), concurrency: int = 50, stop_timeout: Duration = STOP_TIMEOUT) -> list[str]:
         """Start, wait for SIGTERM or SIGINT, stop; return the ids of runs that were left. A second signal ends the process at once."""

@@ -97,6 +97,8 @@ class Performer:
     # --- one attempt -----------------------------------------------------------------------------------------------------
     async def _attempt(self, call: Call, driver: NativeDriver) -> None:
         assert call.step is not None  # only steps are performed; timers come due
+        if not driver.checkpoints.has_room:
+            await driver.checkpoints.wait_for_room()
         started_at = self._now()
         attempt = self._announce(call, driver, started_at)
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -186,3 +188,29 @@ class StoppingSuite(StageSuite):
         for call in (worker.enqueue(nothing), worker.start(), worker.inspector.list_runs()):
             with pytest.raises(UsageError, match="closed"):
                 await call
+
+    async def test_a_start_waits_for_the_stop(self, stage: Stage) -> None:
+        """A start that comes while a stop is under way begins when that has ended, with services of its own."""
+        gate, order = Gate(), []
+
+        @asynccontextmanager
+        async def services() -> AsyncIterator[int]:
+            order.append("entered")
+            yield len(order)
+            order.append("left")
+
+        @task
+        async def long(ctx: Context) -> str:
+            return await ctx.step(gate.enter, "done")
+
+        worker = await stage.worker(long, services=services)
+        await worker.enqueue(long)
+        await stage.within(gate.begun.wait())
+        stopping = asyncio.create_task(worker.stop())
+        starting = asyncio.create_task(worker.start())
+        await asyncio.sleep(0)
+        gate.opened.set()
+        assert await stage.within(stopping) == []
+        await stage.within(starting)
+        assert order == ["entered", "left", "entered"]
+        assert await stage.result(await worker.enqueue(long)) == "done"
