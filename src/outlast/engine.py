@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from outlast.duration import Duration
 from outlast.run import CancelOutcome, Run, RunView
@@ -37,6 +37,27 @@ class Capabilities:
     payload_bytes_max: int = 1 << 20
 
 
+class EnqueueOptions(TypedDict, total=False):
+    """What may be said of a run when it is enqueued. All of it is optional."""
+
+    idempotency_key: str | None
+    """The same key, the same run, for as long as keys are kept; per kind. `Run.created` tells."""
+    available_at: datetime | None
+    """Not before this instant, which must be aware."""
+    delay: Duration | None
+    """Not before this has passed; not together with `available_at`."""
+    priority: int
+    """-100 to 100, smaller first, 0 by default. One run in ten is taken by age alone, so none waits for ever."""
+    queue: str
+    """`default` by default."""
+    deadline: datetime | None
+    """A run that is not over by then ends `failed`."""
+    tags: Sequence[str]
+    """For people who filter."""
+    headers: Mapping[str, str] | None
+    """Sent along, and shown to the body as `ctx.headers`."""
+
+
 class TaskEngine(Protocol):
     """Durable execution of tasks.
 
@@ -48,47 +69,12 @@ class TaskEngine(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     @overload
-    async def enqueue(
-        self,
-        task: TaskRef[None, O],
-        /,
-        *,
-        idempotency_key: str | None = None,
-        available_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int = 0,
-        queue: str = "default",
-        deadline: datetime | None = None,
-        tags: Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> Run[O]: ...
+    async def enqueue(self, task: TaskRef[None, O], /, **options: Unpack[EnqueueOptions]) -> Run[O]: ...
     @overload
-    async def enqueue(
-        self,
-        task: TaskRef[I, O],
-        input: I,
-        /,
-        *,
-        idempotency_key: str | None = None,
-        available_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int = 0,
-        queue: str = "default",
-        deadline: datetime | None = None,
-        tags: Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> Run[O]:
+    async def enqueue(self, task: TaskRef[I, O], input: I, /, **options: Unpack[EnqueueOptions]) -> Run[O]:
         """Accept a run. When this returns, the run survives the loss of every process and a restart of the database.
 
-        Args:
-            input: Of the task's input type; leave it out for a task without one.
-            idempotency_key: The same key, the same run, for as long as keys are kept; per kind. `Run.created` tells.
-            available_at: Not before this instant, which must be aware.
-            delay: Not before this has passed; not together with `available_at`.
-            priority: -100 to 100, smaller first. One run in ten is taken by age alone, so none waits for ever.
-            deadline: A run that is not over by then ends `failed`.
-            tags: For people who filter.
-            headers: Sent along, and shown to the body as `ctx.headers`.
+        `input` is of the task's input type, and left out for a task without one; the rest is in `EnqueueOptions`.
 
         Raises:
             UnknownTaskError: A `Task` that this engine was not given. A `task_ref` is accepted from anywhere.

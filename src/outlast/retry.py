@@ -43,6 +43,8 @@ class RetryPolicy:
             initial, maximum = as_duration(self.initial_delay, "initial_delay"), as_duration(self.maximum_delay, "maximum_delay")
         except ValueError as error:
             raise UsageError(str(error)) from None
+        if initial > maximum:
+            raise UsageError(f"initial_delay {self.initial_delay!r} is longer than maximum_delay {self.maximum_delay!r}: raise the latter")
         object.__setattr__(self, "initial", initial)
         object.__setattr__(self, "maximum", maximum)
         object.__setattr__(self, "final_names", frozenset(type_name(error) for error in self.final))

@@ -135,6 +135,7 @@ class _Link:
         self._client = client
         self._server = server
         self._cut: Cut | None = None
+        self._held_back = b""
         self._transaction = b""
         self._threads = [threading.Thread(target=self._run, args=(work,), name="proxy link", daemon=True) for work in (self._pass_requests, self._pass_answers)]
 
@@ -224,9 +225,11 @@ class _Link:
             elif message[:1] == b"C" and message[5:-1] == b"COMMIT":
                 self._end(cut)
                 return
-            elif cut.where is Where.AFTER and message[:1] == b"E":  # it was not committed, so there is no answer to be lost
+            elif message[:1] == b"E":  # it was not committed, so there is no answer to be lost
                 self._cut = None
-                self._client.sendall(message)
+                self._client.sendall(self._held_back + message)
+            else:
+                self._held_back += message
 
     def _end(self, cut: Cut) -> None:
         cut.committed.set()

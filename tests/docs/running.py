@@ -146,19 +146,14 @@ def commands_of(text: str) -> list[tuple[str, str]]:
 
 def check_output(expected: str, printed: str, place: str) -> None:
     """Fail unless `printed` is what the page shows."""
-    assert re.fullmatch(_pattern(expected), _squeezed(printed)), f"{place}\n--- the page shows\n{expected}\n--- it prints\n{printed}"
+    pattern = "".join(map(_pattern, _squeezed(expected)))
+    assert re.fullmatch(pattern, "".join(_squeezed(printed))), f"{place}\n--- the page shows\n{expected}\n--- it prints\n{printed}"
 
 
-def _squeezed(text: str) -> str:
-    return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
+def _squeezed(text: str) -> list[str]:
+    return [f"{' '.join(line.split())}\n" for line in text.strip().splitlines()]
 
 
-def _pattern(expected: str) -> str:
+def _pattern(line: str) -> str:
     """A line of three dots stands for any lines, three dots within a line for any text in it."""
-    parts = []
-    for line in _squeezed(expected).splitlines():
-        if line == "...":
-            parts.append(r"(?:.*\n)*?")
-        else:
-            parts.append(".*".join(map(re.escape, line.split("..."))) + r"\n?")
-    return "".join(parts) + (r"(?:.*\n?)*" if _squeezed(expected).endswith("\n...") else "")
+    return r"(?:.*\n)*" if line == "...\n" else ".*".join(map(re.escape, line.split("...")))

@@ -35,6 +35,8 @@ def test_a_page_runs_as_it_is_written(page: Path, request: pytest.FixtureRequest
         ("a ... b", "a 17 c", False),
         ("a\n...\nz", "a\nb\nc\nz", True),
         ("a\n...", "a\nb\nc\n", True),
+        ("...", "a\nb", True),
+        ("...\nz", "z", True),
         ("", "", True),
         ("", "something", False),
         ("a", "a\nb", False),

@@ -163,7 +163,7 @@ async def program(ctx: Context[Show]) -> Any:
     return await perform(ctx, ctx.services.program, ctx.services.sight)
 
 
-async def perform(ctx: Context[Show], node: Node, sight: Sight) -> Any:  # noqa: C901, PLR0911 - one case for each kind of node
+async def perform(ctx: Context[Show], node: Node, sight: Sight) -> Any:
     match node:
         case Call():
             return await _call(ctx, node, sight)

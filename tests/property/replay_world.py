@@ -105,12 +105,12 @@ class Kept:
         self.failures = [replace(failure, is_retired=True, retry_at=None) if failure.key == key else failure for failure in self.failures]
         for record in [record for record in self.records if record.key == key and record.outcome is Outcome.ERROR]:
             last = max((failure.attempt for failure in self.failures if failure.key == key), default=0)
-            retired = FailedAttempt(key, max(record.attempts, last + 1), record.error, record.finished_at, record.finished_at, None, is_retired=True)
+            retired = FailedAttempt(
+                key, max(record.attempts, last + 1), record.error or Failure("", ""), record.finished_at, record.finished_at, None, is_retired=True
+            )
             self.failures.append(retired)
             self.retired_seq = record.seq if self.retired_seq is None else min(self.retired_seq, record.seq)
-            self.records = [
-                other for other in self.records if other is not record and (other.outcome is not Outcome.GIVEN_UP or other.seq < record.seq)
-            ]
+            self.records = [one for one in self.records if one is not record and (one.outcome is not Outcome.GIVEN_UP or one.seq < record.seq)]
 
 
 class Landings:
@@ -122,6 +122,7 @@ class Landings:
         self._flushing: asyncio.Task[None] | None = None
         self.is_dead = False
         self.crashed = asyncio.get_running_loop().create_future()
+        self.has_room = True
 
     def add(self, checkpoint: Checkpoint, on_end: Callable[..., None]) -> None:
         if self.is_dead:
@@ -160,8 +161,9 @@ class World:
     """One run, its executions, and what steps did in the outside world."""
 
     def __init__(self, task: Task[Any, Any], *, input: str = "null", chance: random.Random | None = None, services: Any = None) -> None:
-        self.loop = asyncio.get_running_loop()
-        assert isinstance(self.loop, VirtualLoop)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.loop = loop
         self.task, self.input = task, input
         self.chance = chance or random.Random(0)
         self.kept = Kept()

@@ -31,12 +31,12 @@ def target(tmp_path):
 
 def test_an_attempt_goes_on_with_what_was_reported(target):
     """The bytes that an earlier attempt reported are taken over, those it wrote and did not report are not."""
-    with Partial(target, "run", "1.1") as first:
+    with Partial(target, "run", 1, 1) as first:
         first.write(DATA[:500_000])
-    with Partial(target, "run", "2.1") as second:
+    with Partial(target, "run", 2, 1) as second:
         assert second.take_over(progress_after(400_000)) == 400_000
         second.write(DATA[400_000:])
-        second.remove_others()
+        second.remove_older()
     assert second.digest == hashlib.sha256(DATA).hexdigest() == digest_of(second.path)
     assert [path.name for path in target.parent.iterdir()] == [second.path.name]
 
@@ -44,23 +44,23 @@ def test_an_attempt_goes_on_with_what_was_reported(target):
 @pytest.mark.parametrize("damage", ["shorter", "other bytes", "gone"])
 def test_a_damaged_partial_file_is_not_taken_over(target, damage):
     """What a loss of power, or anybody, did to a partial file is found by its hash, and the copy begins anew."""
-    with Partial(target, "run", "1.1") as first:
+    with Partial(target, "run", 1, 1) as first:
         first.write(DATA[:300_000] if damage == "shorter" else bytes(500_000))
     if damage == "gone":
         first.path.unlink()
-    with Partial(target, "run", "2.1") as second:
+    with Partial(target, "run", 2, 1) as second:
         assert second.take_over(progress_after(400_000)) == 0
 
 
 def test_a_late_writer_cannot_reach_the_file_that_took_over(target):
     """A worker that wakes up after its run went on elsewhere writes into a file without a name."""
-    late = Partial(target, "run", "1.1").__enter__()
+    late = Partial(target, "run", 1, 1).__enter__()
     late.write(DATA[:400_000])
-    with Partial(target, "run", "2.1") as second:
+    with Partial(target, "run", 2, 1) as second:
         second.take_over(progress_after(400_000))
         second.write(DATA[400_000:])
-        second.remove_others()
-    publish(second.path, target, second.digest, "run")
+        second.remove_older()
+    publish(second.path, target, second.digest)
     late.write(b"late")
     late.__exit__(None, None, None)
     assert target.read_bytes() == DATA
@@ -69,7 +69,7 @@ def test_a_late_writer_cannot_reach_the_file_that_took_over(target):
 
 def test_an_attempt_that_got_nowhere_leaves_nothing(target):
     """A worker that wakes up just before it makes its file removes it again when it is told."""
-    with pytest.raises(RuntimeError), Partial(target, "run", "1.1"):
+    with pytest.raises(RuntimeError), Partial(target, "run", 1, 1):
         raise RuntimeError
     assert not list(target.parent.iterdir())
 
@@ -77,14 +77,15 @@ def test_an_attempt_that_got_nowhere_leaves_nothing(target):
 @pytest.mark.parametrize("moment", ["before it is published", "afterwards"])
 def test_an_attempt_that_ends_too_late_leaves_nothing(target, moment):
     """A slow worker that never heard that its run went on elsewhere copies all of the file, and nothing of it stays."""
-    with Partial(target, "run", "2.1") as second:
+    with Partial(target, "run", 2, 1) as second:
         second.write(DATA)
-        second.remove_others()
-    late = Partial(target, "run", "1.1").__enter__()
+        second.remove_older()
+    late = Partial(target, "run", 1, 1).__enter__()
     late.write(DATA)
+    late.remove_older()
     if moment == "before it is published":
         late.__exit__(None, None, None)
-    publish(second.path, target, second.digest, "run")
+    publish(second.path, target, second.digest)
     if moment == "afterwards":
         late.__exit__(None, None, None)
     assert list(target.parent.iterdir()) == [target]
@@ -93,22 +94,22 @@ def test_an_attempt_that_ends_too_late_leaves_nothing(target, moment):
 
 def test_publishing_may_be_repeated(target):
     """A publish that was cut off after its rename is finished by the next one; a file with other bytes is not believed."""
-    with Partial(target, "run", "1.1") as partial:
+    with Partial(target, "run", 1, 1) as partial:
         partial.write(DATA)
-    publish(partial.path, target, partial.digest, "run")
-    publish(partial.path, target, partial.digest, "run")
+    publish(partial.path, target, partial.digest)
+    publish(partial.path, target, partial.digest)
     assert target.read_bytes() == DATA
     with pytest.raises(FileNotFoundError):
-        publish(partial.path, target, "another digest", "run")
+        publish(partial.path, target, "another digest")
 
 
 def test_a_file_is_registered_once(tmp_path):
     """Whoever registers a file a second time finds it there, and drafts of attempts that were cut off go away."""
     register = Register(tmp_path / "register")
     entry = RegisterEntry(b"caf\xe9", 3, "digest", "run")
-    assert register.add(entry, "1.1")
-    (tmp_path / "register" / ".run.2.1").write_bytes(b"half")
-    assert not register.add(entry, "3.1")
+    assert register.add(entry, 1, 1)
+    (tmp_path / "register" / ".run.2.1.part").write_bytes(b"half")
+    assert not register.add(entry, 3, 1)
     assert register.read() == [entry]
     assert not register.drafts()
 
@@ -144,7 +145,7 @@ def finished(tmp_path):
         (folder / "one").write_bytes(b"1")
         (folder / "inner" / "two").write_bytes(b"22")
     for name in (b"one", b"inner/two"):
-        Register(world.register).add(RegisterEntry(name, 1, "", name.decode().replace("/", "-")), "1.1")
+        Register(world.register).add(RegisterEntry(name, 1, "", name.decode().replace("/", "-")), 1, 1)
     listing = list_folder(source)
     states = {str(file.name): SimpleNamespace(file=file, status=RunStatus.SUCCEEDED, why="") for file in listing.files}
     return listing, world, SimpleNamespace(files=states)
@@ -170,7 +171,7 @@ def leave_partial(world, watch):
 
 
 def leave_draft(world, watch):
-    (world.register / ".run.1.1").write_bytes(b"")
+    (world.register / ".run.1.1.part").write_bytes(b"")
 
 
 def register_twice(world, watch):
@@ -183,7 +184,7 @@ def lose_entry(world, watch):
 
 
 def register_stranger(world, watch):
-    Register(world.register).add(RegisterEntry(b"stranger", 1, "", "run"), "1.1")
+    Register(world.register).add(RegisterEntry(b"stranger", 1, "", "run"), 1, 1)
 
 
 def fail_run(world, watch):

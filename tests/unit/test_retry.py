@@ -14,11 +14,10 @@ from outlast.retry import FILES, NETWORK, ONCE, STEP_DEFAULT, RetryPolicy
 SECOND = timedelta(seconds=1)
 ROUNDING = timedelta(microseconds=2)
 policies = st.builds(
-    RetryPolicy,
-    initial_delay=st.floats(0, 1e6),
-    maximum_delay=st.floats(0, 1e6),
-    factor=st.floats(1, 100),
-    jitter=st.floats(0, 1),
+    lambda delays, factor, jitter: RetryPolicy(initial_delay=min(delays), maximum_delay=max(delays), factor=factor, jitter=jitter),
+    st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)),
+    st.floats(1, 100),
+    st.floats(0, 1),
 )
 randoms = st.floats(0, 1, exclude_max=True)
 

@@ -14,8 +14,10 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
 import click
+from typing_extensions import Unpack
 
 from outlast.duration import Duration, as_duration
+from outlast.engine import EnqueueOptions
 from outlast.errors import OutlastError, UsageError
 from outlast.events import Events
 from outlast.inspector import Inspector
@@ -41,18 +43,7 @@ class Application(Protocol):
     def tasks(self) -> Sequence[TaskRef[Any, Any]]: ...
     @property
     def lease(self) -> timedelta: ...
-    async def enqueue(
-        self,
-        task: TaskRef[Any, Any],
-        input: Any = ...,
-        /,
-        *,
-        idempotency_key: str | None = ...,
-        delay: Duration | None = ...,
-        queue: str = ...,
-        priority: int = ...,
-        tags: Sequence[str] = ...,
-    ) -> Run[Any]: ...
+    async def enqueue(self, task: TaskRef[Any, Any], input: Any, /, **options: Unpack[EnqueueOptions]) -> Run[Any]: ...
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome: ...
     async def get(self, run_id: str, /) -> RunView: ...
     async def migrate(self) -> list[str]: ...

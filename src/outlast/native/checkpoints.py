@@ -12,7 +12,8 @@ Authority: a checkpoint is kept when the database has said so, and only then is 
   for by that run alone, apart from the groups. What the same run adds meanwhile waits behind it: records of one run
   are never committed out of order.
 - The connection breaks: the group is tried again until the database answers or the lease is lost.
-- The connection breaks at the commit: what is there is read back by token; the rest is written again.
+- The connection breaks at the commit: what is there is read back by token; the rest is written again. A server may carry
+  out that commit even later, so what it then refuses is read back once more before it counts as refused.
 - The fence refuses: everything is lost, and whoever waits is told.
 """
 
@@ -27,7 +28,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from outlast.database.transaction import Refusal, RefusedError, Transaction
-from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, UnavailableError
+from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, SchemaError, UnavailableError
 from outlast.limits import CHECKPOINTS_WAITING_MAX, GROUP_BYTES_MAX, GROUP_RECORDS_MAX
 
 from .calls import Backoff, Calls, is_passing
@@ -48,7 +49,7 @@ class Landing(Enum):
     """This worker is not alive any more."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Entry:
     """A checkpoint and who waits for it."""
 
@@ -56,6 +57,8 @@ class Entry:
     on_end: Callable[[Landing, OutlastError | None], None]
     size: int
     has_ended: bool = False
+    is_in_doubt: bool = False
+    """An earlier commit of it ended unknown and may yet come about."""
 
     def end(self, landing: Landing, error: OutlastError | None = None) -> None:
         """Tell who waits, once."""
@@ -67,9 +70,7 @@ class Entry:
 class Checkpoints:
     """The group commit of one worker incarnation."""
 
-    def __init__(
-        self, calls: Calls, store: Store, worker_id: int, on_lost: Callable[[str], None], now: Callable[[], datetime | None] = lambda: None
-    ) -> None:
+    def __init__(self, calls: Calls, store: Store, worker_id: int, on_lost: Callable[[str], None], now: Callable[[], datetime | None] = lambda: None) -> None:
         self._calls = calls
         self._store = store
         self._worker_id = worker_id
@@ -89,11 +90,7 @@ class Checkpoints:
         if self._is_lost:
             asyncio.get_running_loop().call_soon(on_end, Landing.LOST, None)
             return
-        behind = self._aside.get(checkpoint.hold.run_id) if self._aside else None
-        if behind is not None:
-            behind.append(entry)
-            return
-        self._waiting.append(entry)
+        self._waiting.append(entry)  # also behind an entry set aside: older ones of the same run may wait in here
         if len(self._waiting) >= CHECKPOINTS_WAITING_MAX:
             self._room.clear()
         if self._flushing is None:
@@ -135,9 +132,8 @@ class Checkpoints:
                 group = self._take()
                 try:
                     await self._write(group)
-                except BaseException:
-                    self._end(group, Landing.LOST)  # only a lost lease cancels a flush; who waits must not wait for ever
-                    raise
+                finally:
+                    self._end(self._not_aside(group), Landing.LOST)  # a lost lease cancels a flush; who waits must not wait for ever
         finally:
             self._flushing = None
 
@@ -162,40 +158,44 @@ class Checkpoints:
             await self._write_whole(group)
         except LeaseLostError as error:
             self._lose(group, str(error))
-        except RefusedError as error:
+        except Exception as error:
             if len(group) > 1:
                 middle = len(group) // 2
                 await self._write(group[:middle])
                 await self._write(group[middle:])
             else:
-                self._blame(group[0], error)
+                await self._blame(group[0], error)
 
     def _behind_others(self, group: list[Entry]) -> list[Entry]:
-        """Leave out what has to wait behind an entry of its run that was set aside."""
+        """Leave out what has ended, and what has to wait behind an entry of its run that was set aside."""
         if not self._aside:
-            return group
+            return [entry for entry in group if not entry.has_ended]
         free = []
         for entry in group:
             behind = self._aside.get(entry.checkpoint.hold.run_id)
             free.append(entry) if behind is None else behind.append(entry)
         return free
 
+    def _not_aside(self, group: list[Entry]) -> list[Entry]:
+        return [entry for entry in group if not entry.has_ended and entry not in self._aside.get(entry.checkpoint.hold.run_id, ())]
+
     async def _write_whole(self, group: list[Entry]) -> None:
-        """Write the whole group, whatever it takes; end its entries. Raises `RefusedError` and `LeaseLostError`."""
+        """Write the whole group, whatever it takes; end its entries. Raises `LeaseLostError`, and what the database refuses it with."""
         backoff = Backoff()
         while group:
             try:
                 refused = await self._commit([entry.checkpoint for entry in group])
             except CommitUnknownError:
                 group = await self._resolve(group)
-            except (UnavailableError, RefusedError) as error:
+            except (UnavailableError, SchemaError, RefusedError) as error:
                 if isinstance(error, RefusedError) and (error.refusal is Refusal.BUSY or not is_passing(error)):
                     raise
                 await asyncio.sleep(backoff.next())
             else:
                 left_out = {id(checkpoint) for checkpoint in refused} if refused else ()
-                for entry in group:
-                    entry.end(Landing.REFUSED if id(entry.checkpoint) in left_out else Landing.KEPT)
+                self._end([entry for entry in group if id(entry.checkpoint) not in left_out], Landing.KEPT)
+                if left_out:
+                    await self._refuse([entry for entry in group if id(entry.checkpoint) in left_out])
                 return
 
     async def _commit(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
@@ -211,24 +211,40 @@ class Checkpoints:
         while True:
             try:
                 kept = await self._calls.read("find_kept", lambda tx: self._store.find_kept(tx, [entry.checkpoint for entry in group]))
-            except (UnavailableError, RefusedError):
+            except OutlastError:
                 await asyncio.sleep(backoff.next())
                 continue
             there = {id(checkpoint) for checkpoint in kept}
             self._end([entry for entry in group if id(entry.checkpoint) in there], Landing.KEPT)
-            return [entry for entry in group if id(entry.checkpoint) not in there]
+            rest = [entry for entry in group if id(entry.checkpoint) not in there]
+            for entry in rest:
+                entry.is_in_doubt = True
+            return rest
 
     # --- what goes wrong -------------------------------------------------------------------------------------------------
-    def _blame(self, entry: Entry, error: RefusedError) -> None:
-        """Deal with the entry that made a group fail."""
-        if error.refusal is Refusal.DUPLICATE:
+    async def _refuse(self, entries: list[Entry], error: OutlastError | None = None) -> None:
+        """The database refused these: unless they are there, because a commit in doubt came about after all."""
+        in_doubt = [entry for entry in entries if entry.is_in_doubt]
+        if in_doubt:
+            await self._resolve(in_doubt)
+        for entry in entries:
             entry.end(Landing.REFUSED, error)
-        elif is_passing(error):
+
+    async def _blame(self, entry: Entry, error: Exception) -> None:
+        """Deal with the entry that made a group fail."""
+        if is_passing(error):
             self._aside[entry.checkpoint.hold.run_id] = deque([entry])
             self._begin(self._write_aside(entry.checkpoint.hold.run_id))
         else:
-            logger.error("run %s: the database cannot store a checkpoint: %s", entry.checkpoint.hold.run_id, error)
-            entry.end(Landing.BAD, error)
+            await self._end_bad(entry, error)
+
+    async def _end_bad(self, entry: Entry, error: Exception) -> None:
+        """End an entry that the database will never take: a record that is there already, or a value that cannot be stored."""
+        if isinstance(error, RefusedError) and error.refusal is Refusal.DUPLICATE:
+            await self._refuse([entry], error)
+            return
+        logger.error("run %s: the database cannot store a checkpoint: %r", entry.checkpoint.hold.run_id, error)
+        entry.end(Landing.BAD, error if isinstance(error, OutlastError) else OutlastError(f"a checkpoint cannot be stored: {error!r}"))
 
     async def _write_aside(self, run_id: str) -> None:
         """Write one run's checkpoints apart from the groups, one by one, waiting for a stranger as long as it takes."""
@@ -239,12 +255,12 @@ class Checkpoints:
             except LeaseLostError as error:
                 self._lose(list(entries), str(error))
                 break
-            except RefusedError as error:
+            except Exception as error:
                 if is_passing(error):
                     await asyncio.sleep(backoff.next())
                     continue
+                await self._end_bad(entries_head[0], error)
                 entries.popleft()
-                entries_head[0].end(Landing.REFUSED if error.refusal is Refusal.DUPLICATE else Landing.BAD, error)
             else:
                 entries.popleft()
                 backoff.reset()

@@ -5,7 +5,9 @@ the first time has no history and begins at once; for the others it is read in a
 than the claim. When there is nothing to claim the worker asks in the database to be woken, looks once more (what came
 in between would else wake nobody), and sleeps until it is woken, a timer comes due, or a poll's time has come.
 
-After a claim of unknown outcome the rows are read: what the database says is ours and no body has, was claimed.
+After a claim of unknown outcome the rows are read: what the database says is ours and no body has is handed back, and
+claimed again under a greater token. It is not begun as it is, for among it may be what a body here has lost and left
+records of, some still on their way.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from outlast.database.transaction import Transaction
-from outlast.errors import CommitUnknownError, OutlastError
+from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError
 from outlast.limits import CLAIM_RUNS_MAX, LANE_PROBE_FACTOR
 
 from .calls import Backoff
@@ -74,6 +76,10 @@ class Claimer:
             try:
                 await self._claim_or_wait()
                 backoff.reset()
+            except LeaseLostError as error:
+                if self.incarnation is not None:
+                    self.incarnation.lose(str(error))
+                await asyncio.sleep(backoff.next())
             except OutlastError as error:
                 logger.debug("nothing could be claimed for now: %s", error)
                 await asyncio.sleep(backoff.next())
@@ -136,8 +142,8 @@ class Claimer:
         try:
             return await runtime.calls.write("claim_runs", partial(self._claim_in, incarnation.id, wanted))
         except CommitUnknownError:
-            held = await runtime.insist("what was claimed", lambda: self._list_held(incarnation), lambda: incarnation.is_over)
-            return [claim for claim in held or [] if claim.id not in executions.registry]
+            await runtime.insist("what was claimed", lambda: self._hand_back_strays(incarnation), lambda: incarnation.is_over)
+            return []
 
     async def _list_held(self, incarnation: Incarnation) -> list[ClaimedRun]:
         return await self._runtime.read("list_held", lambda tx: self._runtime.store.list_held(tx, incarnation.id))
@@ -178,11 +184,10 @@ class Claimer:
         else:
             self._executions.begin(claim, context, incarnation.checkpoints)
 
-    @staticmethod
-    def _hand_back(claim: ClaimedRun, incarnation: Incarnation) -> None:
+    def _hand_back(self, claim: ClaimedRun, incarnation: Incarnation) -> None:
         checkpoint = released(claim).checkpoint
         if checkpoint is not None:
-            incarnation.checkpoints.add(checkpoint, lambda landing, error: None)
+            incarnation.checkpoints.add(checkpoint, lambda landing, error: self._nudge.set())  # it can be claimed now, also here
 
     # --- strays --------------------------------------------------------------------------------------------------------------
     async def compare_holds(self) -> None:
@@ -191,9 +196,11 @@ class Claimer:
         if incarnation is None or incarnation.is_over:
             return
         async with self._claiming:  # a claim that is under way is in one of the two and not yet in the other
-            known = set(self._executions.registry)
-            held = await self._list_held(incarnation)
-            strays = self._executions.compare(held, known)
-        for claim in strays:
+            await self._hand_back_strays(incarnation)
+
+    async def _hand_back_strays(self, incarnation: Incarnation) -> None:
+        known = set(self._executions.registry)
+        held = await self._list_held(incarnation)
+        for claim in self._executions.compare(held, known):
             logger.warning("run %s is ours in the database and no body has it: it is let go", claim.id)
             self._hand_back(claim, incarnation)

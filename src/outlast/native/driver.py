@@ -23,7 +23,7 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any
 
-from outlast.branch import NO_BODY, Branches, Stillness
+from outlast.branch import NO_BODY, BranchClosed, Branches, Stillness
 from outlast.context import Context
 from outlast.driver import Handed, RunFacts, StepCall, Timer
 from outlast.errors import CancelRequested, HistoryMismatchError, LimitExceededError, OutlastError, PayloadError, StepFailedError, StepStuckError
@@ -43,10 +43,6 @@ from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
 logger = logging.getLogger("outlast")
 
 STUCK = f"{StepStuckError.__module__}.{StepStuckError.__qualname__}"
-
-
-class BodyClosed(BaseException):
-    """Raised by every `Context` call of a body that is being closed; no code of a body should catch it."""
 
 
 class Phase(Enum):
@@ -161,7 +157,7 @@ class NativeDriver:
             return
         if self.phase is Phase.TOLD and self._told is not None:
             raise CancelRequested(self._told.reason)
-        raise BodyClosed
+        raise BranchClosed
 
     # --- performing ----------------------------------------------------------------------------------------------------
     def start(self) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
 from outlast.database.transaction import Transaction
 from outlast.duration import Duration, as_duration
-from outlast.engine import Capabilities
+from outlast.engine import Capabilities, EnqueueOptions
 from outlast.errors import IdempotencyConflictError, OutlastError, RunNotFoundError, UnknownTaskError, UsageError
 from outlast.events import Events
 from outlast.limits import CONCURRENCY_MAX, NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, STOP_TIMEOUT
-from outlast.run import CancelOutcome, Run, RunView
+from outlast.run import CancelOutcome, Run, RunStatus, RunView
 from outlast.task import Task
 from outlast.task_ref import TaskRef
 
@@ -40,6 +40,13 @@ O = TypeVar("O")
 logger = logging.getLogger("outlast")
 
 CAPABILITIES = Capabilities(engine="native")
+
+
+def _outcome_in_doubt(view: RunView, reason: str) -> CancelOutcome:
+    """Return what an earlier try of a cancel did, whose answer was lost, when the run is over by now."""
+    if view.status is not RunStatus.CANCELED or view.cancel_reason != reason:
+        return CancelOutcome.ALREADY_OVER
+    return CancelOutcome.CANCELED if view.started_at is None else CancelOutcome.REQUESTED
 
 
 class NativeEngine:
@@ -131,7 +138,9 @@ class NativeEngine:
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.cancel_spawned()
-            await runtime.calls.other(self._close_connections)
+        # Also without a runtime: a migration, or an opening that was refused, has opened connections.
+        await asyncio.get_running_loop().run_in_executor(None, self._close_connections)
+        if runtime is not None:
             runtime.calls.close()
             runtime.pulse_calls.close()
 
@@ -143,79 +152,36 @@ class NativeEngine:
             self._pulse.database.close()
 
     # --- accepting -----------------------------------------------------------------------------------------------------------
-    async def enqueue(
-        self,
-        task: TaskRef[I, O],
-        input: Any = NO_INPUT,
-        /,
-        *,
-        idempotency_key: str | None = None,
-        available_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int = 0,
-        queue: str = "default",
-        deadline: datetime | None = None,
-        tags: Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> Run[O]:
-        keys = None if idempotency_key is None else [idempotency_key]
-        (run,) = await self.enqueue_many(
-            task,
-            [input],
-            idempotency_keys=keys,
-            available_at=available_at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
-            deadline=deadline,
-            tags=tags,
-            headers=headers,
-        )
+    @overload
+    async def enqueue(self, task: TaskRef[None, O], /, **options: Unpack[EnqueueOptions]) -> Run[O]: ...
+    @overload
+    async def enqueue(self, task: TaskRef[I, O], input: I, /, **options: Unpack[EnqueueOptions]) -> Run[O]: ...
+    async def enqueue(self, task: TaskRef[Any, O], input: Any = NO_INPUT, /, **options: Unpack[EnqueueOptions]) -> Run[O]:
+        """Accept a run; see `TaskEngine.enqueue`."""
+        (run,) = await self._accept(task, [input], [options.get("idempotency_key")], options)
         return run
 
     async def enqueue_many(
-        self,
-        task: TaskRef[I, O],
-        inputs: Sequence[Any],
-        /,
-        *,
-        idempotency_keys: Sequence[str] | None = None,
-        available_at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int = 0,
-        queue: str = "default",
-        deadline: datetime | None = None,
-        tags: Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
+        self, task: TaskRef[I, O], inputs: Sequence[I], /, *, idempotency_keys: Sequence[str] | None = None, **options: Unpack[EnqueueOptions]
     ) -> list[Run[O]]:
         """Accept many runs of one task, in as few transactions as their size allows; return handles in the inputs' order.
 
         What is wrong with any input is found before the first is written. If the database fails in the middle, some of
         the runs may exist; with idempotency keys the call can be repeated.
         """
-        self._check_known(task)
-        checked_text(queue, "queue", NAME_CHARACTERS_MAX)
+        if "idempotency_key" in options:
+            raise UsageError("enqueue_many takes idempotency_keys, one for each input")
         if idempotency_keys is not None and len(idempotency_keys) != len(inputs):
             raise UsageError(f"{len(inputs)} inputs came with {len(idempotency_keys)} idempotency keys: give one for each")
+        return await self._accept(task, inputs, idempotency_keys or [None] * len(inputs), options)
+
+    async def _accept(self, task: TaskRef[Any, O], inputs: Sequence[Any], keys: Sequence[str | None], options: EnqueueOptions) -> list[Run[O]]:
+        self._check_known(task)
+        queue = checked_text(options.get("queue", "default"), "queue", NAME_CHARACTERS_MAX)
         runtime = await self._open()
         assert self._enqueuer is not None  # made by _open
         lane = await self._lane(LaneName(queue, task.name, task.version))
-        runs = [
-            new_run(
-                task,
-                input,
-                lane,
-                runtime.time,
-                idempotency_key=None if idempotency_keys is None else idempotency_keys[number],
-                available_at=available_at,
-                delay=delay,
-                priority=priority,
-                deadline=deadline,
-                tags=tags,
-                headers=headers,
-            )
-            for number, input in enumerate(inputs)
-        ]
+        runs = [new_run(task, input, lane, runtime.time, key, options) for input, key in zip(inputs, keys, strict=True)]
         answers = await self._enqueuer.accept(runs)
         for run, answer in zip(runs, answers, strict=True):
             await self._check_conflict(task, run, answer)
@@ -233,7 +199,8 @@ class NativeEngine:
         """Return a lane's number; lanes are made in a transaction of their own and never go away, so they are remembered."""
         if name not in self._lanes:
             runtime = await self._open()
-            self._lanes.update(await runtime.calls.write("ensure_lanes", lambda tx: runtime.store.ensure_lanes(tx, [name])))
+            lanes, _ = await runtime.write_again("ensure_lanes", lambda tx: runtime.store.ensure_lanes(tx, [name]))
+            self._lanes.update(lanes)
         return self._lanes[name]
 
     async def _check_conflict(self, task: TaskRef[Any, Any], run: NewRun, answer: Accepted) -> None:
@@ -261,10 +228,12 @@ class NativeEngine:
         checked_run_id(run_id)
         checked_text(reason, "reason", REASON_CHARACTERS_MAX)
         runtime = await self._open()
-        answer = await runtime.calls.write("request_cancel", lambda tx: runtime.store.request_cancel(tx, run_id, reason, runtime.at()))
+        answer, in_doubt = await runtime.write_again("request_cancel", lambda tx: runtime.store.request_cancel(tx, run_id, reason, runtime.at()))
         if answer is None:
             raise RunNotFoundError(f"there is no run {run_id}", run_id=run_id)
         outcome, worker = answer
+        if in_doubt and outcome is CancelOutcome.ALREADY_OVER:
+            outcome = _outcome_in_doubt(await self.get(run_id), reason)
         if outcome is CancelOutcome.REQUESTED:
             runtime.spawn(self._tell(worker))
         return outcome

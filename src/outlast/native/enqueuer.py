@@ -27,6 +27,9 @@ class _Asked:
     run: NewRun
     future: asyncio.Future[Accepted]
     gives_up_at: float
+    is_in_flight: bool = False
+    is_in_doubt: bool = False
+    """A try ended unknown, so that no later failure may say that nothing was written."""
 
 
 class Enqueuer:
@@ -49,17 +52,25 @@ class Enqueuer:
             async with asyncio.timeout(timeout.total_seconds() + 1.0):
                 return [await one.future for one in asked]
         except TimeoutError:
-            raise UnavailableError(f"the database did not accept the run within {timeout.total_seconds():g} s") from None
+            raise _given_up(asked, f"the database did not accept the run within {timeout.total_seconds():g} s") from None
         finally:
             for one in asked:
-                one.future.cancel()
+                if not one.future.cancel() and not one.future.cancelled():
+                    one.future.exception()  # the first error was raised; the others must not be reported as forgotten
 
     async def _flush(self) -> None:
+        group: list[_Asked] = []
         try:
             while self._waiting:
-                await self._write(self._take())
+                group = self._take()
+                await self._write(group)
         finally:
             self._flushing = None
+            left = [*group, *self._waiting]
+            self._waiting.clear()
+            if any(not one.future.done() for one in left):  # the engine is being closed
+                for one in left:
+                    _refuse([one], _given_up([one], "the engine was closed before the run was accepted"))
 
     def _take(self) -> list[_Asked]:
         """Take what goes into one transaction: bounded, and no key twice."""
@@ -83,36 +94,65 @@ class Enqueuer:
         return group
 
     async def _write(self, group: list[_Asked]) -> None:
-        runtime, backoff = self._runtime, Backoff()
+        backoff = Backoff()
         while group := [one for one in group if not one.future.done()]:
             try:
-                runs = [one.run for one in group]
-                answers = await runtime.calls.write("record_runs", lambda tx, runs=runs: runtime.store.record_runs(tx, runs, runtime.at()))  # type: ignore[misc]  # a lambda's default cannot be annotated
-            except OutlastError as error:
-                if len(group) > 1 and isinstance(error, RefusedError) and (error.refusal is Refusal.BUSY or not is_passing(error)):
+                answers = await self._record(group)
+            except Exception as error:
+                if len(group) > 1 and _is_of_one_run(error):
                     middle = len(group) // 2
                     await self._write(group[:middle])
                     await self._write(group[middle:])
                     return
-                if not is_passing(error) or not await self._may_try_again(group, error, backoff):
+                if not is_passing(error):
                     _refuse(group, error)
                     return
+                await self._wait_after(group, error, backoff)
             else:
                 for one, answer in zip(group, answers, strict=True):
                     if not one.future.done():
                         one.future.set_result(answer)
                 return
 
-    async def _may_try_again(self, group: list[_Asked], error: OutlastError, backoff: Backoff) -> bool:
-        """Wait a little; False when the first caller's time would be over."""
-        delay = backoff.next()
-        if self._runtime.monotonic() + delay >= min(one.gives_up_at for one in group):
-            return isinstance(error, CommitUnknownError) and self._runtime.monotonic() < min(one.gives_up_at for one in group)
-        await asyncio.sleep(delay)
-        return True
+    async def _record(self, group: list[_Asked]) -> list[Accepted]:
+        runtime, runs = self._runtime, [one.run for one in group]
+        for one in group:
+            one.is_in_flight = True
+        try:
+            return await runtime.calls.write("record_runs", lambda tx: runtime.store.record_runs(tx, runs, runtime.at()))
+        except (CommitUnknownError, asyncio.CancelledError):
+            for one in group:
+                one.is_in_doubt = True
+            raise
+        finally:
+            for one in group:
+                one.is_in_flight = False
+
+    async def _wait_after(self, group: list[_Asked], error: Exception, backoff: Backoff) -> None:
+        """Wait a little before the next try; whose time is over is told."""
+        now = self._runtime.monotonic()
+        for one in group:
+            if now >= one.gives_up_at:
+                _refuse([one], _given_up([one], str(error)) if one.is_in_doubt else error)
+        ends = [one.gives_up_at for one in group if not one.future.done()]
+        if ends:
+            await asyncio.sleep(min(backoff.next(), min(ends) - now))  # so that everybody has a last try at the end
 
 
-def _refuse(group: list[_Asked], error: OutlastError) -> None:
+def _is_of_one_run(error: Exception) -> bool:
+    """Tell whether it may be one run's fault alone, as opposed to a database that answers nobody."""
+    if isinstance(error, RefusedError):
+        return error.refusal is Refusal.BUSY or not is_passing(error)
+    return not isinstance(error, OutlastError)
+
+
+def _given_up(asked: list[_Asked], reason: str) -> UnavailableError:
+    if any(one.is_in_flight or one.is_in_doubt for one in asked):
+        return CommitUnknownError(f"{reason}; whether the run is there is not known, and with an idempotency key the call can be repeated")
+    return UnavailableError(reason)
+
+
+def _refuse(group: list[_Asked], error: Exception) -> None:
     for one in group:
         if not one.future.done():
             one.future.set_exception(error if len(group) == 1 else type(error)(*error.args) if type(error).__init__ is OutlastError.__init__ else error)

@@ -32,7 +32,7 @@ class Incarnation:
         self._on_over = on_over
         self._loop = asyncio.get_running_loop()
         self.is_over = False
-        self.checkpoints = Checkpoints(runtime.calls, runtime.store, self.id, self._over, runtime.at)
+        self.checkpoints = Checkpoints(runtime.calls, runtime.store, self.id, self.lose, runtime.at)
         self._pulse = Pulse(
             calls=runtime.pulse_calls,
             store=runtime.store,
@@ -45,7 +45,7 @@ class Incarnation:
             loop_tick=loop_tick,
             on_time=self._on_loop(runtime.time.correct),
             on_silent=self._on_loop(on_silent),
-            on_ended=self._on_loop(self._over),
+            on_ended=self._on_loop(self.lose),
         )
 
     async def begin(self, lanes: tuple[int, ...], description: str) -> None:
@@ -53,9 +53,18 @@ class Incarnation:
         runtime, settings = self._runtime, self._runtime.settings
         is_provable = await asyncio.get_running_loop().run_in_executor(None, self._pulse.hold_lock)
         worker = NewWorker(self.id, settings.name, process_nonce(), settings.lease, lanes, description, is_provable)
-        await runtime.calls.write("record_worker", lambda tx: runtime.store.record_worker(tx, worker, runtime.at()))
+        try:
+            await runtime.calls.write("record_worker", lambda tx: runtime.store.record_worker(tx, worker, runtime.at()))
+        except BaseException:
+            await self.stop_pulse()  # its lock must not outlive it: the next try has another identity
+            raise
         self._pulse.start()
         runtime.events.emit("worker_started", worker=self.id, name=settings.name)
+
+    def tick(self) -> None:
+        """The loop moves: see whether the lease is still being renewed."""
+        if not self.is_over:
+            self._pulse.watch_renewal()
 
     def _on_loop(self, function: Callable[..., None]) -> Callable[..., None]:
         def call(argument: str | datetime) -> None:
@@ -66,7 +75,8 @@ class Incarnation:
 
         return call
 
-    def _over(self, reason: str) -> None:
+    def lose(self, reason: str) -> None:
+        """The database says that this incarnation is over, wherever that was first heard."""
         if not self.is_over:
             self.is_over = True
             self._runtime.events.emit("lease_lost", worker=self.id, reason=reason)

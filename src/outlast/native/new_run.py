@@ -9,6 +9,7 @@ from typing import Any
 
 from outlast.clock import Clock, ensure_aware
 from outlast.duration import Duration, as_duration
+from outlast.engine import EnqueueOptions
 from outlast.errors import LimitExceededError, PayloadError, UsageError
 from outlast.ids import run_id, seed
 from outlast.limits import HEADER_CHARACTERS_MAX, HEADERS_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, PRIORITY_MAX, PRIORITY_MIN, TAGS_MAX
@@ -22,39 +23,30 @@ from .store import NewRun
 NO_INPUT: Any = object()
 
 
-def new_run(
-    task: TaskRef[Any, Any],
-    input: Any,
-    lane: int,
-    clock: Clock,
-    *,
-    idempotency_key: str | None,
-    available_at: datetime | None,
-    delay: Duration | None,
-    priority: int,
-    deadline: datetime | None,
-    tags: Sequence[str],
-    headers: Mapping[str, str] | None,
-) -> NewRun:
-    """Return the run; `UsageError` and its kinds name what is wrong."""
+def new_run(task: TaskRef[Any, Any], input: Any, lane: int, clock: Clock, idempotency_key: str | None, options: EnqueueOptions) -> NewRun:
+    """Return the run; `UsageError` and its kinds name what is wrong. The key comes apart, for each of many runs has its own."""
     text = encoded_input(task, input)
-    if isinstance(priority, bool) or not isinstance(priority, int) or not PRIORITY_MIN <= priority <= PRIORITY_MAX:
-        raise UsageError(f"priority is {priority!r}: write a whole number from {PRIORITY_MIN} to {PRIORITY_MAX}, smaller first")
     return NewRun(
         id=run_id(),
         lane=lane,
         kind=task.name,
         version=task.version,
-        priority=priority,
-        due_at=_due_at(available_at, delay, clock),
-        deadline_at=_aware(deadline, "deadline"),
+        priority=_checked_priority(options.get("priority", 0)),
+        due_at=_due_at(options.get("available_at"), options.get("delay"), clock),
+        deadline_at=_aware(options.get("deadline"), "deadline"),
         seed=seed(),
         input=text,
         input_digest=digest(text),
         idempotency_key=None if idempotency_key is None else checked_text(idempotency_key, "idempotency_key", IDEMPOTENCY_KEY_CHARACTERS_MAX),
-        tags=texts_to_json(_checked_tags(tags)),
-        headers=headers_to_json(_checked_headers(headers or {})),
+        tags=texts_to_json(_checked_tags(options.get("tags", ()))),
+        headers=headers_to_json(_checked_headers(options.get("headers") or {})),
     )
+
+
+def _checked_priority(priority: int) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        raise UsageError(f"priority is {priority!r}: write a whole number from {PRIORITY_MIN} to {PRIORITY_MAX}, smaller first")
+    return priority
 
 
 def encoded_input(task: TaskRef[Any, Any], input: Any) -> str:

@@ -10,6 +10,7 @@ What each failure does:
 - The database does not answer: it is asked again. Before the lease ends by this process's own clock the bodies are told,
   since somebody else may have their runs from then on. When the database then says that the worker is still alive, the
   worker goes on with new claims.
+- A renewal hangs, so that this thread cannot tell them: the loop sees to it in its place.
 - The database says that the worker is not alive: it was judged dead or silent. This incarnation is over.
 - The lock that proves life is lost (its connection was cut): it is taken again at once, and the beat is raised by a
   renewal, so that a watcher which saw the lock free does not conclude that the process died.
@@ -35,6 +36,8 @@ logger = logging.getLogger("outlast")
 
 _LOCK_CHECK = timedelta(milliseconds=500)  # a lost lock is back before a watcher's second look
 _SAFE_SHARE = 0.9  # of the lease: bodies are told while there is still time to end
+_HANGS_BEFORE = timedelta(seconds=1)  # that end the loop looks whether a renewal hangs, for it takes two of its ticks
+_HANGS_SHARE_MIN = 0.4  # of the shortest leases: an ordinary renewal takes milliseconds
 
 
 class Pulse:
@@ -69,6 +72,8 @@ class Pulse:
         self._on_silent = on_silent
         self._on_ended = on_ended
         self._renewed_at = clock.monotonic()
+        self._hangs_after = max(self._lease * _HANGS_SHARE_MIN, self._lease * _SAFE_SHARE - _HANGS_BEFORE.total_seconds())
+        self._was_overdue = False
         self._is_silent = False
         self._is_blocked = False
         self._has_lock = False
@@ -157,6 +162,20 @@ class Pulse:
 
     def _fail(self, error: OutlastError) -> None:
         logger.debug("worker %d could not renew its lease: %s", self._worker_id, error)
-        if not self._is_silent and self._clock.monotonic() - self._renewed_at > self._lease * _SAFE_SHARE:
+        if self._clock.monotonic() - self._renewed_at > self._lease * _SAFE_SHARE:
+            self._say_silent(f"the lease could not be renewed: {error}")
+
+    def watch_renewal(self) -> None:
+        """Tell the bodies when a renewal hangs. Called on the loop at its every tick.
+
+        Overdue at one look is no proof: after the interpreter was held for long the loop may run before this thread does.
+        """
+        is_overdue = self._clock.monotonic() - self._renewed_at > self._hangs_after
+        if is_overdue and self._was_overdue:
+            self._say_silent("the lease could not be renewed: the database does not answer")
+        self._was_overdue = is_overdue
+
+    def _say_silent(self, reason: str) -> None:
+        if not self._is_silent:
             self._is_silent = True
-            self._on_silent(f"the lease could not be renewed: {error}")
+            self._on_silent(reason)

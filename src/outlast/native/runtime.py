@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from outlast.clock import StoreClock
 from outlast.database.transaction import Transaction
-from outlast.errors import OutlastError
+from outlast.errors import CommitUnknownError, OutlastError
 from outlast.events import Events
+from outlast.limits import ENQUEUE_TIMEOUT
 
 from .backend import Backend
-from .calls import Backoff, Calls
+from .calls import Backoff, Calls, is_passing
 from .settings import Settings
 from .store import Store
 
@@ -57,6 +58,24 @@ class Runtime:
                 logger.debug("%s: tried again after: %s", what, error)
                 await asyncio.sleep(backoff.next())
         return None
+
+    async def write_again(self, name: str, function: Callable[[Transaction], R], timeout: timedelta = ENQUEUE_TIMEOUT) -> tuple[R, bool]:
+        """Write what may be written twice until the database answers; also tell whether an earlier try may have been the one.
+
+        Raises what is not going to pass at once, and `UnavailableError` at the time-out.
+        """
+        backoff, ends_at, in_doubt = Backoff(), self.monotonic() + timeout.total_seconds(), False
+        while True:
+            try:
+                return await self.calls.write(name, function), in_doubt
+            except OutlastError as error:
+                in_doubt, delay = in_doubt or isinstance(error, CommitUnknownError), backoff.next()
+                if is_passing(error) and self.monotonic() + delay < ends_at:
+                    await asyncio.sleep(delay)
+                elif in_doubt and not isinstance(error, CommitUnknownError):
+                    raise CommitUnknownError(f"an earlier try may have been committed; then: {error}") from error
+                else:
+                    raise
 
     async def read(self, name: str, function: Callable[[Transaction], R]) -> R:
         return await self.calls.read(name, function)

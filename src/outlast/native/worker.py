@@ -102,6 +102,8 @@ class Worker:
     def tick(self) -> None:
         """The loop moves: what the pulse looks at."""
         self._tick = self._runtime.monotonic()
+        if self.incarnation is not None:
+            self.incarnation.tick()
 
     def woken(self, lanes: frozenset[int], workers: frozenset[int]) -> None:
         """A wake-up came; both empty when anything may have changed. Called on the loop."""

@@ -51,6 +51,10 @@ class SkippingEngine(NativeEngine):
         self._clock = settings.clock
         self._clock.join(self)
 
+    def now(self) -> datetime:
+        """Return the instant that its clock shows."""
+        return self._clock.now()
+
     async def advance(self, duration: Duration) -> None:
         """Move time forward at once: what comes due by then is claimable when this returns; `settle` waits for what follows.
 

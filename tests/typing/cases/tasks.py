@@ -7,7 +7,7 @@ from uuid import UUID
 
 from typing_extensions import assert_type
 
-from outlast import CancelOutcome, Context, RetryPolicy, Run, RunStatus, RunView, StepAttempt, Task, TaskEngine, TaskRef, task, task_ref, this_step
+from outlast import CancelOutcome, Context, RetryPolicy, Run, RunStatus, RunView, StepAttempt, Task, TaskEngine, TaskRef, connect, task, task_ref, this_step
 
 
 @dataclass
@@ -141,3 +141,14 @@ async def contexts(ctx: Context[Services], plain: Context) -> None:
     ctx.services.nome  # expect-error
     await ctx.sleep_until("tomorrow")  # expect-error
     await ctx.sleep(None)  # expect-error
+
+
+async def connected() -> None:
+    engine = connect("sqlite:///outlast.db", tasks=(bare, lonely))
+    assert_type(await engine.enqueue(lonely), Run[list[str]])
+    assert_type(await engine.enqueue(bare, Order(1), delay="5m"), Run[str])
+    await engine.enqueue(bare)  # expect-error
+    await engine.enqueue(bare, 3)  # expect-error
+    await engine.enqueue(lonely, idempotency_keys="a")  # expect-error
+    assert_type(await engine.enqueue_many(bare, [Order(1)]), list[Run[str]])
+    await engine.enqueue_many(bare, ["a"])  # expect-error

@@ -2,8 +2,10 @@
 
 Each attempt writes a file of its own and begins it with what the attempt before it had reached, once that is proven by
 its hash. So a worker that was frozen, and wakes up after its run has gone on elsewhere, still writes, but into a file
-that has no name any more. And so that none is left over, who publishes removes every partial file of the run, and who
-closes one after that finds the final name taken and removes its own. Nothing partial ever stands under a final name.
+that has no name any more. What an attempt removes are files of older claims only, told by their fencing tokens: an old
+one that ends late must not take away what its successor has made. So that none is left over, who publishes removes what
+is older, and who closes a file after that finds the final name taken and removes its own. Nothing partial ever stands
+under a final name.
 """
 
 from __future__ import annotations
@@ -22,10 +24,9 @@ CHUNK_BYTES = 1 << 18
 class Partial:
     """A temporary file in the making; used as a context manager."""
 
-    def __init__(self, target: Path, run_id: str, claim: str) -> None:
+    def __init__(self, target: Path, run_id: str, token: int, attempt: int) -> None:
         self._target = target
-        self.path = target.parent / f".{run_id}.{claim}.part"
-        self._run_id = run_id
+        self.path = temporary(target.parent, run_id, token, attempt)
         self.size = 0
         self._hash = hashlib.sha256()
         self._file: BinaryIO | None = None
@@ -58,7 +59,7 @@ class Partial:
         """Begin with what an earlier attempt reported and has on disk, and return how many bytes that are."""
         if progress is None or not progress.done:
             return 0
-        for earlier in self.others():
+        for earlier in older(self.path):
             if _digest_of_first(earlier, int(progress.done)) == progress.note:
                 self._append_first(earlier, int(progress.done))
                 break
@@ -70,18 +71,28 @@ class Partial:
             while self.size < count and (chunk := file.read(min(CHUNK_BYTES, count - self.size))):
                 self.write(chunk)
 
-    def others(self) -> list[Path]:
-        """Return the temporary files that other attempts of this run have left."""
-        return [path for path in partial_files(self._target, self._run_id) if path != self.path]
-
-    def remove_others(self) -> None:
-        for path in self.others():
+    def remove_older(self) -> None:
+        """Remove what attempts before this one have left."""
+        for path in older(self.path):
             path.unlink(missing_ok=True)
 
 
-def partial_files(target: Path, run_id: str) -> list[Path]:
-    """Return the temporary files of all attempts of a run."""
-    return [path for path in target.parent.iterdir() if path.name.startswith(f".{run_id}.")]
+def temporary(folder: Path, run_id: str, token: int, attempt: int) -> Path:
+    """Return the name of an attempt's temporary file, which no other attempt has."""
+    return folder / f".{run_id}.{token}.{attempt}.part"
+
+
+def older(path: Path) -> list[Path]:
+    """Return the temporary files that older claims, and older attempts of the same claim, of a file's run have left, newest first."""
+    run_id, own = _owner(path)
+    claims = [(claim, other) for other in path.parent.glob(f".{run_id}.*.part") if (claim := _owner(other)[1]) < own]
+    return [other for _, other in sorted(claims, reverse=True)]
+
+
+def _owner(path: Path) -> tuple[str, tuple[int, int]]:
+    """Return the run that a temporary file belongs to, and the token and number of the attempt that made it."""
+    _, run_id, token, attempt, _ = path.name.split(".")
+    return run_id, (int(token), int(attempt))
 
 
 def _digest_of_first(path: Path, count: int) -> str | None:
@@ -103,13 +114,13 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def publish(partial: Path, target: Path, digest: str, run_id: str) -> None:
+def publish(partial: Path, target: Path, digest: str) -> None:
     """Give a complete file its final name, in one step that also survives a loss of power. It may be repeated."""
     if partial.exists() or not target.exists() or digest_of(target) != digest:  # else an attempt before this one came as far as that
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(partial, target)
-    for left in partial_files(target, run_id):
+    for left in older(partial):
         left.unlink(missing_ok=True)
     sync_folder(target.parent)
 

@@ -10,6 +10,7 @@ from typing import Any
 from outlast.cli.application import DONE, FAILED
 from outlast.cli.output import bytes_text
 from outlast.clock import SystemClock
+from outlast.errors import UnavailableError
 from outlast.ids import process_nonce
 
 from .conclusion import Conclusion
@@ -65,7 +66,10 @@ class Performance:
         clock, moved, last = SystemClock(), SystemClock().monotonic(), -1.0
         while not (self.watch.is_over and plot.done()):
             self._crew.read()
-            await self.watch.read()
+            try:
+                await self.watch.read()
+            except UnavailableError as error:  # a database that is busy for a while does not end the demo; one that is gone stalls it
+                self._screen.say(f"the database did not answer: {error}")
             self._screen.show(self.watch, self._crew)
             if plot.done():
                 plot.result()

@@ -18,7 +18,7 @@ from .world import Entry, World
 POLL_SECONDS = 0.1
 RESTART_SECONDS = 1.0
 FREEZES_MAX = 10
-THAW_RETRY_SECONDS = 1.5
+THAW_RETRY_SECONDS = 2.0
 """If nobody else renews its lease for so long after a freeze, the frozen worker holds the database's file."""
 TAKEOVER_SECONDS_MAX = 30.0
 REFUSAL_SECONDS_MAX = 10.0
@@ -130,9 +130,15 @@ class Plot:
         await self._until(lambda: self._all_went_on(interruption), TAKEOVER_SECONDS_MAX)
 
     async def _others_renew(self, frozen: Member) -> bool:
-        others = [member for member in self._crew.working() if member is not frozen]
-        before = sum(member.renewals for member in others)
-        return await self._until(lambda: sum(member.renewals for member in others) > before, THAW_RETRY_SECONDS)
+        """Tell whether others can write: one of them renews its lease twice, of which the second has begun after the freeze."""
+        self._crew.read()
+        before = {member.number: member.renewals for member in self._crew.working() if member is not frozen}
+
+        def has_renewed_twice() -> bool:
+            self._crew.read()
+            return any(member.renewals >= before[member.number] + 2 for member in self._crew.working() if member.number in before)
+
+        return await self._until(has_renewed_twice, THAW_RETRY_SECONDS)
 
     def _all_went_on(self, interruption: Interruption) -> bool:
         journal = self._world.journal.read()
@@ -144,7 +150,7 @@ class Plot:
         member.process.thaw()
         member.state = "thawed"
         self._say(f"worker {member.number} (process {member.pid}) thawed with SIGCONT after {self.frozen_seconds:.1f} s")
-        await self._until(lambda: bool(member.refusals), REFUSAL_SECONDS_MAX)
+        await self._until(lambda: self._was_refused(member), REFUSAL_SECONDS_MAX)
         for refusal in member.refusals:
             self._say(f"worker {member.number} says: {refusal}")
         interruption = self.interruptions[-1]
@@ -153,13 +159,17 @@ class Plot:
         member.state = "stopped"
         member.process.stop()
 
+    def _was_refused(self, member: Member) -> bool:
+        self._crew.read()
+        return bool(member.refusals)
+
     def _told(self, interruption: Interruption) -> int:
         """Return how many of the interrupted steps have noticed that they must stop, or that what they do is refused."""
         still_open = open_steps(self._world.journal.read(), interruption.member.pid)
         return sum(entry not in still_open for entry in interruption.open)
 
     async def _until(self, is_true: Callable[[], bool], seconds: float) -> bool:
-        """Wait for something to become true; return whether it did in time. The demo's main loop reads the messages meanwhile."""
+        """Wait for something to become true; return whether it did in time."""
         end = SystemClock().monotonic() + seconds
         while not is_true():
             if SystemClock().monotonic() > end:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from .partial import sync_folder
+from .partial import older, sync_folder, temporary
 
 
 class RegisterEntry(msgspec.Struct, frozen=True):
@@ -31,10 +31,10 @@ class Register:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, entry: RegisterEntry, claim: str) -> bool:
-        """Register a file; return False when it was there. `claim` tells this attempt from others of the same run."""
+    def add(self, entry: RegisterEntry, token: int, attempt: int) -> bool:
+        """Register a file; return False when it was there. Token and attempt tell who does it from others of the same run."""
         self._folder.mkdir(exist_ok=True)
-        draft = self._folder / f".{entry.run}.{claim}"
+        draft = temporary(self._folder, entry.run, token, attempt)
         with draft.open("wb") as file:
             file.write(msgspec.json.encode(entry))
             file.flush()
@@ -45,7 +45,7 @@ class Register:
         except FileExistsError:
             is_new = False
         sync_folder(self._folder)
-        for left in self._folder.glob(f".{entry.run}.*"):  # this draft, and those of attempts that were cut off
+        for left in (draft, *older(draft)):
             left.unlink(missing_ok=True)
         return is_new
 

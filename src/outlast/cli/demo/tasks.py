@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from outlast import Context, FinalError, connect, step, task, this_step
+from outlast import Context, FinalError, connect, step, task
 from outlast.retry import FILES
 
 from .partial import CHUNK_BYTES, Partial, digest_of
@@ -81,7 +81,7 @@ def copy(found: Found) -> Copied:
     with noted() as attempt:
         world = attempt.services
         target = world.library / found.name
-        with Partial(target, attempt.run_id, _claim()) as partial, found.source.open("rb") as source:
+        with Partial(target, attempt.run_id, attempt.fencing_token, attempt.attempt) as partial, found.source.open("rb") as source:
             source.seek(partial.take_over(attempt.last_progress))
             world.journal.add(attempt, "went_on", partial.size)
             while chunk := source.read(CHUNK_BYTES):
@@ -89,7 +89,7 @@ def copy(found: Found) -> Copied:
                 partial.write(chunk)
                 attempt.progress(partial.size, found.size, partial.digest)
                 _pause(len(chunk), world.pace)
-        partial.remove_others()
+        partial.remove_older()
         return Copied(found.name, partial.path, partial.size, partial.digest)
 
 
@@ -108,7 +108,7 @@ def verify(found: Found, copied: Copied) -> None:
 def publish(copied: Copied) -> None:
     """Give the copy its final name."""
     with noted() as attempt:
-        give_final_name(copied.partial, attempt.services.library / copied.name, copied.digest, attempt.run_id)
+        give_final_name(copied.partial, attempt.services.library / copied.name, copied.digest)
 
 
 @step(retry=FILES)
@@ -116,13 +116,7 @@ def register(copied: Copied) -> bool:
     """Enter the file into the register; False when an attempt that was cut off had done so already."""
     with noted() as attempt:
         entry = RegisterEntry(bytes(copied.name), copied.size, copied.digest, attempt.run_id)
-        return Register(attempt.services.register).add(entry, _claim())
-
-
-def _claim() -> str:
-    """Return what tells this attempt from all others of its run."""
-    attempt = this_step(World)
-    return f"{attempt.fencing_token}.{attempt.attempt}"
+        return Register(attempt.services.register).add(entry, attempt.fencing_token, attempt.attempt)
 
 
 def _pause(count: int, pace: float) -> None:

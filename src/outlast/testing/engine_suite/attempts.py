@@ -54,7 +54,7 @@ class AttemptsSuite(StageSuite):
             return await ctx.step(step(gate.enter).with_options(timeout=0.05, retry=TWICE))
 
         worker = await stage.worker(slow)
-        with pytest.raises(RunFailedError, match="longer than 0:00:00.05"):
+        with pytest.raises(RunFailedError, match=r"longer than 0:00:00\.05"):
             await stage.result(await worker.enqueue(slow))
         assert gate.was_canceled.is_set()
         assert gate.count == 2
@@ -102,7 +102,7 @@ class AttemptsSuite(StageSuite):
             await ctx.step(wait_for_ever)
 
         worker = await stage.worker(slow)
-        with pytest.raises(RunFailedError, match="longer than 0:00:00.3"):
+        with pytest.raises(RunFailedError, match=r"longer than 0:00:00\.3"):
             await stage.result(await worker.enqueue(slow))
 
     async def test_a_process_step_answers(self, stage: Stage, capabilities: Capabilities) -> None:

@@ -69,7 +69,11 @@ class StepsSuite(StageSuite):
         assert await stage.result(run) == ["A", "B", "C"]
         assert counts == ["a", "b", "c"]
         history = await worker.inspector.get_history(run.id)
-        assert [(one.key, one.status, one.attempts) for one in history if one.kind == "step"] == [("noted", "done", 1), ("noted:1", "done", 1), ("noted:2", "done", 1)]
+        assert [(one.key, one.status, one.attempts) for one in history if one.kind == "step"] == [
+            ("noted", "done", 1),
+            ("noted:1", "done", 1),
+            ("noted:2", "done", 1),
+        ]
 
     async def test_results_are_decoded_the_first_time_too(self, stage: Stage) -> None:
         """The body gets what is stored and not the object that the step returned: a tuple without a type is a list at once."""
@@ -241,7 +245,7 @@ class RetriesSuite(StageSuite):
         """The task's policy runs the body again: finished steps are remembered, and the step that failed it has fresh attempts."""
         flaky, done = Flaky(4), Flaky(0)
 
-        @task(retry=RetryPolicy(maximum_attempts=2, initial_delay="1h", jitter=0))
+        @task(retry=RetryPolicy(maximum_attempts=2, initial_delay="1h", maximum_delay="1h", jitter=0))
         async def twice(ctx: Context) -> list[int]:
             before = await ctx.step(step(done.locate).with_options(name="before"))
             return [before, await ctx.step(step(flaky.locate).with_options(retry=AT_ONCE))]

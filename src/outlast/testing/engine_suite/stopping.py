@@ -106,7 +106,7 @@ class StoppingSuite(StageSuite):
         client = stage.client(nothing)
         assert await client.stop() == []
         await client.start()
-        assert await asyncio.gather(client.stop(), client.stop()) == [[], []]
+        assert [*await asyncio.gather(client.stop(), client.stop())] == [[], []]
         run = await client.enqueue(nothing)
         await client.start()
         assert await stage.result(run) == "done"
