@@ -175,9 +175,8 @@ class Branches:
         Errors that the body would still have looked at are looked at here, or asyncio would report them as forgotten.
         """
         self._is_closed = True
-        for task in (*self._failed, *self.tasks):
-            if task.done():  # in this very turn, and not yet counted as failed
-                _look_at(task)
+        for failed in self._failed:
+            failed.exception()
         for branch in reversed(list(self._alive)):
             branch.shut()
         for branch in list(self._alive):  # with those that a `finally` made meanwhile

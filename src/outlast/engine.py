@@ -105,9 +105,9 @@ class TaskEngine(Protocol):
         """Begin to execute runs of this engine's tasks from these queues, at most `concurrency` bodies at once."""
         ...
 
-    async def stop(self, *, timeout: Duration = 30.0) -> None:
+    async def stop(self, *, timeout: Duration = 30.0) -> list[str]:
         """Stop within the time-out: claim nothing more, let bodies finish, tell and release the rest. May be called twice.
 
-        A run whose body does not end is left to the lease, and named in the log and in `left`.
+        Returns the ids of runs whose bodies did not end: they are left to the lease, and named in the log too.
         """
         ...

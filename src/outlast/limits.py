@@ -25,7 +25,7 @@ REASON_CHARACTERS_MAX = 1_000  # a reason is one or two sentences
 PRIORITY_MIN, PRIORITY_MAX = -100, 100  # few distinct values keep the search for the oldest run of any priority cheap
 
 # --- history --------------------------------------------------------------------------------------------------------
-HISTORY_RECORDS_MAX = 10_000  # a replay of more takes seconds; continue_as_new starts a short one
+HISTORY_RECORDS_MAX = 10_000  # a replay of more takes seconds
 HISTORY_BYTES_MAX = 64 << 20  # 64 MiB must fit into a worker beside a hundred others' histories
 
 # --- group commit ---------------------------------------------------------------------------------------------------

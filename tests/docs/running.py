@@ -88,7 +88,12 @@ class Shell:
             program = programs / name
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments}"$@"\n')
             program.chmod(0o755)
-        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(PROJECT / "src"), "PYTHONWARNINGS": "error,ignore::ResourceWarning"}
+        environment = {
+            **os.environ,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(PROJECT / "src"),
+            "PYTHONWARNINGS": "error,ignore::ResourceWarning",
+        }
         self._process = subprocess.Popen(
             ["bash", "--norc"], cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )

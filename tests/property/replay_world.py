@@ -264,6 +264,6 @@ def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]]) -> 
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         result = runner.run(staged())
-    gc.collect(0)
+    gc.collect(1)
     assert complaints == [], complaints
     return result

@@ -43,6 +43,8 @@ def test_a_week_passes_in_a_moment():
                 await engine.advance("23h")
                 assert len(await engine.settle()) == 1
                 await engine.advance("1h")
+                moved = await run.view()
+                assert moved.status is not RunStatus.WAITING or moved.due_at > engine.now(), "it is claimable when `advance` returns"
             assert await engine.settle() == ()
             assert await run.result(timeout=1) == ["sent"] * 3
 

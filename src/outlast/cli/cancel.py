@@ -9,7 +9,7 @@ from .output import print_json, print_line
 
 MEANINGS = {
     CancelOutcome.REQUESTED: "requested: it will not succeed, and who executes it is told",
-    CancelOutcome.CANCELED: "canceled: it had not begun, or was waiting, and is over",
+    CancelOutcome.CANCELED: "canceled: it had never run, and is over",
     CancelOutcome.ALREADY_OVER: "already over",
 }
 

@@ -57,7 +57,8 @@ def enqueue(database: str | None, app: str | None, is_json: bool, delay: str | N
 
 async def _enqueue(engine: Application, order: Order, is_json: bool) -> int:
     task, value = _task_and_input(engine, order)
-    run = await engine.enqueue(task, value, idempotency_key=order.key, delay=order.delay, queue=order.queue, priority=order.priority, tags=order.tags)
+    inputs = () if order.input is None else (value,)
+    run = await engine.enqueue(task, *inputs, idempotency_key=order.key, delay=order.delay, queue=order.queue, priority=order.priority, tags=order.tags)
     if order.wait is not None:
         return await _wait(run, order.wait, is_json)
     if is_json:

@@ -64,7 +64,10 @@ class Entry:
         """Tell who waits, once."""
         if not self.has_ended:
             self.has_ended = True
-            self.on_end(landing, error)
+            try:
+                self.on_end(landing, error)
+            except Exception:  # one run's trouble is not its neighbours'
+                logger.exception("run %s could not take what became of its checkpoint", self.checkpoint.hold.run_id)
 
 
 class Checkpoints:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from outlast.database.transaction import Transaction
 from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError
-from outlast.limits import CLAIM_RUNS_MAX, LANE_PROBE_FACTOR
+from outlast.limits import CLAIM_RUNS_MAX, IDLE_POLL, LANE_PROBE_FACTOR
 
 from .calls import Backoff
 from .delivery import Delivery
@@ -55,6 +55,7 @@ class Claimer:
         self._claiming = asyncio.Lock()
         self._claimed_count = 0
         self._is_idle = False
+        self._in_vain: Backoff | None = None
         self._is_stopping = False
         self.delivery = Delivery(runtime.calls, runtime.store, runtime.at)
         self.incarnation: Incarnation | None = None
@@ -108,12 +109,22 @@ class Claimer:
         runtime.time.correct(look.now)
         if look.has_due:
             await self.delivery.wake()
-            self._nudge.set()
-        elif look.has_pending and not self._executions.suspects:
-            self._nudge.set()
+        if look.has_due or (look.has_pending and not self._executions.suspects):
+            await self._look_again()
         else:
             runtime.backend.wakes.set_eager(False)
             await self._sleep(self.delivery.due_in(look.now))
+
+    async def _look_again(self) -> None:
+        """There is something that was not to be had: at once the first time, then more and more slowly.
+
+        Somebody's lock, or an older body here, may keep it for long; without the delay that would be a loop of queries.
+        """
+        if self._in_vain is None:
+            self._in_vain = Backoff()
+        else:
+            await self._sleep(min(timedelta(seconds=self._in_vain.next()), IDLE_POLL))
+        self._nudge.set()
 
     async def _sleep(self, limit: timedelta) -> None:
         if self._is_stopping:
@@ -132,6 +143,7 @@ class Claimer:
             self._runtime.time.correct(claims[0].claimed_at)
             self._runtime.backend.wakes.set_eager(True)
             self._is_idle = False
+            self._in_vain = None
             self._claimed_count += len(claims)
             await self._begin(claims, incarnation)
             return True

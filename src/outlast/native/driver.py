@@ -28,16 +28,18 @@ from outlast.context import Context
 from outlast.driver import Handed, RunFacts, StepCall, Timer
 from outlast.errors import CancelRequested, HistoryMismatchError, LimitExceededError, OutlastError, PayloadError, StepFailedError, StepStuckError
 from outlast.failure import Failure
-from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, SUSPECT_AFTER_LOSSES, TIMER_IN_MEMORY_MAX
+from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, SUSPECT_AFTER_LOSSES
 from outlast.step_key import StepKey
 from outlast.task import Task
 
 from .call import Call, CallState
 from .checkpoints import Checkpoints, Landing
 from .ending import Ending, ended_with, failed, parked, released, succeeded
-from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind, Wait
+from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind
+from .parking import Park, Stuck, parking_of
 from .performer import Performer
 from .replay import NOT_STARTED, Found, Replay
+from .replay_log import ReplayLog
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
 
 logger = logging.getLogger("outlast")
@@ -100,7 +102,7 @@ class NativeDriver:
 
     @functools.cached_property
     def log(self) -> ReplayLog:
-        return ReplayLog(self)
+        return ReplayLog(self.claim, lambda: self._replay.is_replaying)
 
     def get_log(self) -> ReplayLog:
         """The same for an attempt, which seldom asks."""
@@ -346,29 +348,16 @@ class NativeDriver:
         call.future.set_result(value)
 
     def _consider_parking(self) -> None:
-        calls = self._calls.values()
-        if self._replay.has_in_flight or not calls:
+        """Leave memory when the body only waits; a body that awaits something of its own stays."""
+        if self._replay.has_in_flight:
             return
-        if self.is_draining and all(call.can_park or call.state is CallState.DEFERRED for call in calls):
-            self._leave()
+        decision = parking_of(self._calls.values(), now=self._clock(), is_draining=self.is_draining)
+        if decision is None or (not self.is_draining and self.foreign_await() is not None):
             return
-        if not all(call.can_park for call in calls):
-            return
-        dues = [call.due_at for call in calls if call.due_at is not None]
-        if not dues:
-            given_up = next(iter(calls)).key
-            if self.foreign_await() is None:
-                self._fail(HistoryMismatchError(f"{given_up} given up", f"{given_up} awaited"))
-        elif min(dues) - self._clock() >= TIMER_IN_MEMORY_MAX and self.foreign_await() is None:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Park, or hand back what would go on at once: the body is closed and a later execution replays it."""
-        calls = list(self._calls.values())
-        waits = tuple(Wait(call.key, call.kind, call.due_at) for call in calls if call.state is CallState.WAITING and call.due_at is not None)
-        dues = [call.due_at for call in calls if call.due_at is not None]
-        is_deferred = any(call.state is CallState.DEFERRED for call in calls)
-        self._finish(released(self.claim) if is_deferred or not dues else parked(self.claim, min(dues), waits))
+        if isinstance(decision, Stuck):
+            self._fail(HistoryMismatchError(f"{decision.key} given up", f"{decision.key} awaited"))
+        else:
+            self._finish(parked(self.claim, decision.due_at, decision.waits) if isinstance(decision, Park) else released(self.claim))
 
     # --- ends ----------------------------------------------------------------------------------------------------------------
     def _body_ended(self, root: asyncio.Task[Any]) -> None:
@@ -446,6 +435,11 @@ class NativeDriver:
         """Return where the body awaits something that is not durable."""
         return self._branches.foreign_await()
 
+    def look_again(self) -> None:
+        """Decide once more what is next: something has changed that no call shows."""
+        if self.phase is Phase.RUNNING:
+            self._settle()
+
     @property
     def is_suspect(self) -> bool:
         """True for a run that lost its worker twice in a row without progress, until it records or reports something."""
@@ -467,20 +461,6 @@ class NativeDriver:
         return any(not call.can_park for call in self._calls.values())
 
 
-class ReplayLog(logging.LoggerAdapter[logging.Logger]):
-    """A body's logger: it says which run it is, and is silent while the body replays."""
-
-    def __init__(self, driver: NativeDriver) -> None:
-        super().__init__(logging.getLogger(f"outlast.task.{driver.claim.kind}"), {"run_id": driver.claim.id})
-        self._driver = driver
-
-    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's own name
-        return not self._driver.is_replaying and super().isEnabledFor(level)
-
-    def process(self, msg: Any, kwargs: Any) -> Any:
-        return f"[{self._driver.claim.kind} {self._driver.claim.id}] {msg}", {**kwargs, "extra": {**(self.extra or {}), **kwargs.get("extra", {})}}
-
-
 def _facts(claim: ClaimedRun) -> RunFacts:
     from .encoding import headers_from_json
 
@@ -490,5 +470,5 @@ def _facts(claim: ClaimedRun) -> RunFacts:
 def _too_long(records: int, size: int) -> LimitExceededError:
     return LimitExceededError(
         f"the history has {records:,} records and {size:,} bytes of results; at most {HISTORY_RECORDS_MAX:,} and {HISTORY_BYTES_MAX:,} are kept for a run. "
-        "Return less from steps (a path instead of content), or go on in a new generation with ctx.continue_as_new"
+        "Return less from steps (a path instead of content), or split the task"
     )

@@ -3,6 +3,7 @@
 Theory of operation. As with checkpoints, one transaction is under way at a time and calls gather meanwhile, so fifty
 callers at once cost one commit. A call is answered when its run is committed, and raises within its time-out if it
 cannot be. Two calls with one key never share a transaction: the second waits for the next and meets the first's run.
+A run whose key somebody's open transaction has waits for him apart from the others.
 When the outcome of a commit is unknown the runs are accepted again under the same ids: what is there already says so.
 """
 
@@ -27,6 +28,7 @@ class _Asked:
     run: NewRun
     future: asyncio.Future[Accepted]
     gives_up_at: float
+    is_aside: bool = False
     is_in_flight: bool = False
     is_in_doubt: bool = False
     """A try ended unknown, so that no later failure may say that nothing was written."""
@@ -68,9 +70,7 @@ class Enqueuer:
             self._flushing = None
             left = [*group, *self._waiting]
             self._waiting.clear()
-            if any(not one.future.done() for one in left):  # the engine is being closed
-                for one in left:
-                    _refuse([one], _given_up([one], "the engine was closed before the run was accepted"))
+            self._say_closed([one for one in left if not one.is_aside])
 
     def _take(self) -> list[_Asked]:
         """Take what goes into one transaction: bounded, and no key twice."""
@@ -93,6 +93,18 @@ class Enqueuer:
         self._waiting.extendleft(reversed(later))
         return group
 
+    async def _write_aside(self, one: _Asked) -> None:
+        try:
+            await self._write([one])
+        finally:
+            self._say_closed([one])
+
+    @staticmethod
+    def _say_closed(asked: list[_Asked]) -> None:
+        """Only the end of the engine leaves calls unanswered."""
+        for one in asked:
+            _refuse([one], _given_up([one], "the engine was closed before the run was accepted"))
+
     async def _write(self, group: list[_Asked]) -> None:
         backoff = Backoff()
         while group := [one for one in group if not one.future.done()]:
@@ -106,6 +118,10 @@ class Enqueuer:
                     return
                 if not is_passing(error):
                     _refuse(group, error)
+                    return
+                if _is_of_one_run(error) and not group[0].is_aside:
+                    group[0].is_aside = True
+                    self._runtime.spawn(self._write_aside(group[0]))
                     return
                 await self._wait_after(group, error, backoff)
             else:
@@ -133,7 +149,7 @@ class Enqueuer:
         now = self._runtime.monotonic()
         for one in group:
             if now >= one.gives_up_at:
-                _refuse([one], _given_up([one], str(error)) if one.is_in_doubt else error)
+                _refuse([one], _given_up([one], str(error)))
         ends = [one.gives_up_at for one in group if not one.future.done()]
         if ends:
             await asyncio.sleep(min(backoff.next(), min(ends) - now))  # so that everybody has a last try at the end

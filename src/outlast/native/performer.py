@@ -97,11 +97,11 @@ class Performer:
     # --- one attempt -----------------------------------------------------------------------------------------------------
     async def _attempt(self, call: Call, driver: NativeDriver) -> None:
         assert call.step is not None  # only steps are performed; timers come due
-        if not driver.checkpoints.has_room:
-            await driver.checkpoints.wait_for_room()
         started_at = self._now()
         attempt = self._announce(call, driver, started_at)
         try:
+            if not driver.checkpoints.has_room:
+                await driver.checkpoints.wait_for_room()
             value = await self._run(call, attempt)
             result = call.step.step.signature.result.encode(value, call.step.step.result_field)
         except asyncio.CancelledError as error:

@@ -148,6 +148,8 @@ class Rounds:
                 place = driver.foreign_await()
                 if place is not None:
                     seen[driver] = place
+                elif driver in self._suspicious:
+                    driver.look_again()  # what it awaited is over, and nothing durable has come of it that would tell
         for driver, place in seen.items():
             if self._suspicious.get(driver) == place:
                 self._report(driver, place)

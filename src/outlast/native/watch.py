@@ -6,7 +6,8 @@ waiting for its open transactions; from then on the fence refuses everything tha
 - Dead: the lock that its process held is free at two looks at least 1.5 s apart, and its beat has not moved in between.
   One look proves nothing: a cut connection frees the lock too, but such a worker is back with a new beat.
 - Silent: its lease is over by the database's clock. Only an observer that has itself been answered for a third of the
-  lease may judge: after an outage all leases are over, and everybody renews before anybody takes.
+  lease may judge: after an outage all leases are over, and everybody renews before anybody takes. The same holds for one
+  whose own lease was over at a look: a machine that stood still as a whole heard of no outage.
 
 Then the runs: a repeated query for running rows whose worker is not alive, a page at a time, whatever became of the
 worker that marked it. Nothing about recovery is kept in memory, so a watcher may die at any point.
@@ -15,6 +16,7 @@ worker that marked it. Nothing about recovery is kept in memory, so a watcher ma
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -54,11 +56,14 @@ class Watch:
         self._now = now
         self._looks: dict[int, _Look] = {}
         self._since_recovery = _RECOVERY_LOOKS
+        self._was_late_at = -math.inf
 
     async def look(self, own: int) -> set[int]:
         """Look at the other workers once, and let the runs of those that are not alive go on; return their lanes."""
         rows = await self._calls.read("list_workers", lambda tx: self._store.list_workers(tx, only_alive=True, now=self._now()))
         others = [row for row in rows if row.id != own]
+        if any(row.id == own and row.is_lease_over for row in rows):
+            self._was_late_at = self._clock.monotonic()
         self._looks = {row.id: self._looks[row.id] for row in others if row.id in self._looks}
         ended = [await self._judge(row) for row in others]
         self._since_recovery += 1
@@ -72,11 +77,16 @@ class Watch:
         try:
             if await self._is_dead(row):
                 return await self._end(row, "dead", beat=row.beat)
-            if row.is_lease_over and self._calls.whole_for >= row.lease.total_seconds() / 3:
+            if row.is_lease_over and self._steady_for >= row.lease.total_seconds() / 3:
                 return await self._end(row, "silent", beat=None)
         except OutlastError as error:
             logger.debug("worker %s could not be judged: %s", row.name, error)
         return False
+
+    @property
+    def _steady_for(self) -> float:
+        """Seconds for which this observer was answered, and renewed its own lease in time."""
+        return min(self._calls.whole_for, self._clock.monotonic() - self._was_late_at)
 
     async def _is_dead(self, row: WorkerRow) -> bool:
         if not row.is_provable or not await self._calls.other(lambda: self._liveness.is_proof_possible(row) and self._liveness.is_free(row)):

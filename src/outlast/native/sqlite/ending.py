@@ -65,6 +65,7 @@ class Ending(Tables):
         tx.run(self._sql["retire_failures"], named)
         tx.run(self._sql["retire_record"], named)
         if (row := tx.run(self._sql["delete_record"], named).first()) is not None:
+            tx.run(self._sql["delete_withdrawals"], {"run": run_id, "generation": generation, "seq": row[0]})
             tx.run(self._sql["note_retired_seq"], {"run": run_id, "seq": row[0]})
 
 

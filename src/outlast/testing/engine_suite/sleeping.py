@@ -38,12 +38,16 @@ class SleepingSuite(StageSuite):
         worker = await stage.worker(sleeper)
         run = await worker.enqueue(sleeper, "2h")
         due_at = (await stage.parked(worker, run)).due_at
+        assert due_at is not None
         await worker.close()
         other = await stage.worker(sleeper)
         await other.advance("1h")
         assert [view.due_at for view in await other.settle()] == [due_at]
         await other.advance("1h")
         assert await stage.result(other.handle(sleeper, run.id)) == "True"
+        view = await other.get(run.id)
+        assert view.finished_at is not None
+        assert view.finished_at >= due_at
 
     async def test_a_short_sleep_ends_by_itself(self, stage: Stage) -> None:
         """Below the bound it stays in memory, and is recorded all the same."""

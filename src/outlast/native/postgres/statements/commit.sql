@@ -115,6 +115,10 @@ moved AS (
             WHERE f.run = r.run AND f.generation = r.generation AND f.path = r.path AND f.name = r.name AND f.number = r.number)),
         r.token, r.error, coalesce(r.started_at, r.finished_at), r.finished_at, true
     FROM retired r
+),
+forgotten AS (  -- what the body withdrew from after it: the failure canceled it, and the retry asks for it anew
+    DELETE FROM outlast.step s USING retired r
+    WHERE s.run = r.run AND s.generation = r.generation AND s.outcome = 'given_up' AND s.seq > r.seq
 )
 UPDATE outlast.run_body y SET retired_seq = least(y.retired_seq, retired.seq) FROM retired WHERE y.run = retired.run
 

@@ -75,6 +75,12 @@ DELETE FROM outlast_run_step
 WHERE run = :run AND generation = :generation AND path = :path AND name = :name AND number = :number AND outcome = 'error'
 RETURNING seq;
 
+-- Forgets what the body withdrew from after the retired record: the failure canceled it, and the retry asks for it anew.
+-- Unique index of (run, generation, ...).
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- name: delete_withdrawals
+DELETE FROM outlast_run_step WHERE run = :run AND generation = :generation AND outcome = 'given_up' AND seq > :seq;
+
 -- Keeps the lowest retired seq. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
 -- name: note_retired_seq

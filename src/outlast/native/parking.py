@@ -1,0 +1,56 @@
+"""The parking decision: may a run whose body stands still leave memory, and how? Pure.
+
+A run parks only when no call of it is being performed and no record is on its way; then what its branches wait for is
+written, and an earlier instant than two seconds from now is waited for in memory, because a park and a claim cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from outlast.limits import TIMER_IN_MEMORY_MAX
+from outlast.step_key import StepKey
+
+from .call import Call, CallState
+from .history import Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Close the body and wait until an instant."""
+
+    due_at: datetime
+    waits: tuple[Wait, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """Close the body and let another worker go on at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Nothing can ever move the body: it awaits only what an earlier execution gave up here."""
+
+    key: StepKey
+
+
+Decision = Park | HandBack | Stuck | None
+"""None: stay in memory."""
+
+
+def parking_of(calls: Collection[Call], *, now: datetime, is_draining: bool) -> Decision:
+    """Decide for a body that stands still, with every record handed over and none on its way."""
+    if not calls or not all(call.can_park or (is_draining and call.state is CallState.DEFERRED) for call in calls):
+        return None
+    dues = [call.due_at for call in calls if call.due_at is not None]
+    if is_draining and (not dues or any(call.state is CallState.DEFERRED for call in calls)):
+        return HandBack()
+    if not dues:
+        return Stuck(next(iter(calls)).key)
+    if is_draining or min(dues) - now >= TIMER_IN_MEMORY_MAX:
+        waits = (Wait(call.key, call.kind, call.due_at) for call in calls if call.state is CallState.WAITING and call.due_at is not None)
+        return Park(min(dues), tuple(waits))
+    return None
