@@ -266,6 +266,11 @@ def _is_branch(task: asyncio.Task[Any]) -> bool:
     return isinstance(task.get_coro(), Branch)
 
 
+def detached(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    """Make a task of the engine's own, which belongs to no body and no step, whoever makes the engine begin it."""
+    return asyncio.Task(work, loop=asyncio.get_running_loop(), context=NO_BODY.copy())  # not through the factory, which would make it a branch
+
+
 class TaskFactory:
     """The loop's task factory while a worker runs on it: tasks created inside a body become branches."""
 

@@ -37,7 +37,6 @@ NAMES = {
     "run_told": "run, reason",
     "write_refused": "run, token, what: the database refused a write of an older claim, or after a cancel",
     "step_attempt_started": "run, step, attempt",
-    "step_recorded": "run, step, outcome",
     "foreign_await": "run, kind, version, place",
     "commit_unknown": "what: a connection broke at a commit, and reading resolves it",
     "store_unavailable": "what, error",

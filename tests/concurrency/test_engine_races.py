@@ -26,7 +26,6 @@ from outlast.this_step import this_step
 from .engine_world import WAIT, Heard, engine_at, play, query, until
 from .tcp_proxy import TcpProxy
 
-FAR = datetime.now(UTC) + timedelta(minutes=1)
 FOR_LONG = "10m"
 """A lease within which nothing is noticed by a renewal."""
 
@@ -239,6 +238,69 @@ def test_rescues_beside_ends_never_end_a_run_twice(database_url: str, stranger: 
     play(scenario())
 
 
+@pytest.mark.parametrize("call", ["claim_runs", "read_contexts"])
+def test_a_worker_that_was_ended_since_its_claim_begins_no_body(call: str, database_url: str, stranger: Stranger) -> None:
+    """Between a claim, or the reading of its history, and the body's begin the lease may be lost: then nothing begins under it."""
+
+    async def scenario() -> None:
+        tokens: list[int] = []
+
+        async def note() -> None:
+            tokens.append(this_step().fencing_token)
+
+        @task
+        async def twice(ctx: Context) -> str:
+            await ctx.step(note)
+            await ctx.sleep("3s")
+            await ctx.step(note)
+            return "done"
+
+        async with engine_at(database_url, twice, starts=False) as client:
+            run = await client.engine.enqueue(twice)
+        async with engine_at(database_url, twice, starts=False, lease=FOR_LONG) as heard:
+            loop, ended = asyncio.get_running_loop(), threading.Event()
+
+            def end(event: Any) -> None:
+                is_due = event.name == "after_store" and event.facts["call"] == call and query(database_url, "SELECT id FROM {run} WHERE status = 'running'")
+                if is_due and not ended.is_set():
+                    ended.set()
+                    incarnation = heard.worker.incarnation
+                    stranger.end(incarnation.id)
+                    loop.call_soon_threadsafe(incarnation.lose, "it was ended")
+
+            unsubscribe = heard.engine.events.subscribe(end)
+            await heard.engine.start()
+            assert await asyncio.to_thread(ended.wait, WAIT)
+            unsubscribe()
+            await heard.log.wait("worker_started", count=2)
+            await stranger.recover(heard)
+            assert await heard.engine.handle(twice, run.id).result(timeout=WAIT) == "done"
+            assert tokens == ([2, 3] if call == "claim_runs" else [1, 3])
+
+    play(scenario())
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_a_run_that_cannot_be_begun_holds_up_no_other(position: int, database_url: str) -> None:
+    """Wherever it stands in a claimed batch, it fails with the reason and the others are executed at once."""
+
+    async def scenario() -> None:
+        @task
+        async def plain(ctx: Context) -> str:
+            return "done"
+
+        async with engine_at(database_url, plain, starts=False) as client:
+            runs = await client.engine.enqueue_many(plain, [None] * 4)
+        query(database_url, f"UPDATE {{run_body}} SET headers = '[1]' WHERE run = '{runs[position].id}'")
+        async with engine_at(database_url, plain) as heard:
+            for run in runs[:position] + runs[position + 1 :]:
+                assert await heard.engine.handle(plain, run.id).result(timeout=5) == "done"
+            await until("it has failed", lambda: query(database_url, "SELECT count(*) FROM {run} WHERE status = 'failed'") == [(1,)])
+        assert query(database_url, "SELECT max(token), sum(attempts) FROM {run}") == [(1, 0)]
+
+    play(scenario())
+
+
 # --- claims without bodies, leases ------------------------------------------------------------------------------------------------
 def test_a_claim_whose_body_never_began_is_let_go(database_url: str, stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the database says is ours and nobody here executes is released without a penalty, and then executed once."""
@@ -253,13 +315,14 @@ def test_a_claim_whose_body_never_began_is_let_go(database_url: str, stranger: S
             return "done"
 
         async with engine_at(database_url, plain, starts=False) as client:
-            runs = await client.engine.enqueue_many(plain, [None] * 3, delay="1s")
+            runs = await client.engine.enqueue_many(plain, [None] * 3, delay="1h")
 
             def claim_for(worker_id: int) -> int:
+                later = datetime.now(UTC) + timedelta(hours=2)
                 with stranger.backend.database.transaction() as tx:
                     stranger.backend.store.fence(tx, worker_id)
-                    stranger.backend.store.wake_due(tx, 10, FAR)
-                    return len(stranger.backend.store.claim_runs(tx, worker_id, [run.id for run in runs], 10, FAR))
+                    stranger.backend.store.wake_due(tx, 10, later)
+                    return len(stranger.backend.store.claim_runs(tx, worker_id, [run.id for run in runs], 10, later))
 
             async with engine_at(database_url, plain) as heard:
                 assert await asyncio.to_thread(claim_for, heard.worker.incarnation.id) == 3
@@ -288,9 +351,9 @@ def test_a_hand_over_repeats_no_step(database_url: str) -> None:
 
         async with engine_at(database_url, long, starts=False) as client:
             runs = await client.engine.enqueue_many(long, [None] * 30)
-            for turn in range(12):
+            for _ in range(12):
                 async with engine_at(database_url, long) as heard:
-                    await heard.log.wait("after_store", call="commit_checkpoints", count=1 + turn % 3)
+                    await heard.log.wait("after_store", call="commit_checkpoints")
                 if not query(database_url, "SELECT id FROM {run} WHERE finished_at IS NULL"):
                     break
             async with engine_at(database_url, long):

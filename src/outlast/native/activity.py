@@ -5,9 +5,10 @@ Reports are a courtesy to people and to the next attempt (`last_progress`); losi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from outlast.limits import ACTIVITY_EVERY
 from outlast.run import Progress
@@ -17,8 +18,7 @@ from outlast.this_step import StepAttempt
 from .store import ActivityRow, ClaimedRun
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     claim: ClaimedRun
     key: StepKey
     started_at: datetime

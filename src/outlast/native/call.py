@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
+
+import msgspec
 
 from outlast.driver import Handed, StepCall, Timer
 from outlast.run import Progress
@@ -32,8 +33,7 @@ class CallState(Enum):
     """A timer that comes due at `due_at`."""
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """A call and what becomes of it."""
 
     key: StepKey

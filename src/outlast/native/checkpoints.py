@@ -22,10 +22,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from enum import Enum, auto
+from typing import Any
+
+from outlast.branch import detached
+import msgspec
 
 from outlast.database.transaction import Refusal, RefusedError, Transaction
 from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, SchemaError, UnavailableError
@@ -49,8 +52,7 @@ class Landing(Enum):
     """This worker is not alive any more."""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """A checkpoint and who waits for it."""
 
     checkpoint: Checkpoint
@@ -122,8 +124,8 @@ class Checkpoints:
         self._aside.clear()
         self._end(waiting, Landing.LOST)
 
-    def _begin(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]  # a coroutine of None
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = detached(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -171,8 +173,7 @@ class Checkpoints:
 
     def _behind_others(self, group: list[Entry]) -> list[Entry]:
         """Leave out what has ended, and what has to wait behind an entry of its run that was set aside."""
-        if not self._aside:
-            return [entry for entry in group if not entry.has_ended]
+        group = [entry for entry in group if not entry.has_ended]
         free = []
         for entry in group:
             behind = self._aside.get(entry.checkpoint.hold.run_id)

@@ -24,7 +24,7 @@ from outlast.limits import CLAIM_RUNS_MAX, IDLE_POLL, LANE_PROBE_FACTOR
 
 from .calls import Backoff
 from .delivery import Delivery
-from .ending import released
+from .ending import Ending, failed, released
 from .executions import Executions
 from .incarnation import Incarnation
 from .runtime import Runtime
@@ -114,6 +114,8 @@ class Claimer:
         else:
             runtime.backend.wakes.set_eager(False)
             await self._sleep(self.delivery.due_in(look.now))
+            if look.has_pending:  # a suspect may have been in the way, and others behind it: claim without being woken
+                self._nudge.set()
 
     async def _look_again(self) -> None:
         """There is something that was not to be had: at once the first time, then more and more slowly.
@@ -145,6 +147,8 @@ class Claimer:
             self._is_idle = False
             self._in_vain = None
             self._claimed_count += len(claims)
+            if self._runtime.events.has_listeners:
+                self._runtime.events.emit("runs_claimed", runs=[claim.id for claim in claims])
             await self._begin(claims, incarnation)
             return True
 
@@ -191,13 +195,19 @@ class Claimer:
                 self._begin_one(claim, contexts[claim.hold], incarnation)
 
     def _begin_one(self, claim: ClaimedRun, context: ClaimContext | None, incarnation: Incarnation) -> None:
-        if claim.id in self._executions.excluded:  # an older body of it was stopped since the claim began, and has not ended
-            self._hand_back(claim, incarnation)
-        else:
+        if incarnation.is_over:  # it was ended since it claimed: others may have the run by now
+            return
+        if self._executions.is_excluded(claim.id):  # an older body of it was stopped since the claim began, and has not ended
+            self._leave(released(claim), incarnation)
+            return
+        try:
             self._executions.begin(claim, context, incarnation.checkpoints)
+        except Exception as error:  # what is wrong with one run must not keep those behind it from beginning
+            logger.exception("run %s cannot be begun", claim.id)
+            self._leave(failed(claim, error), incarnation)
 
-    def _hand_back(self, claim: ClaimedRun, incarnation: Incarnation) -> None:
-        checkpoint = released(claim).checkpoint
+    def _leave(self, ending: Ending, incarnation: Incarnation) -> None:
+        checkpoint = ending.checkpoint
         if checkpoint is not None:
             incarnation.checkpoints.add(checkpoint, lambda landing, error: self._nudge.set())  # it can be claimed now, also here
 
@@ -215,4 +225,4 @@ class Claimer:
         held = await self._list_held(incarnation)
         for claim in self._executions.compare(held, known):
             logger.warning("run %s is ours in the database and no body has it: it is let go", claim.id)
-            self._hand_back(claim, incarnation)
+            self._leave(released(claim), incarnation)

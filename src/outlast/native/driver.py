@@ -73,6 +73,7 @@ class NativeDriver:
         services: Any,
         now: Callable[[], datetime],
         on_end: Callable[[NativeDriver, Ending], None],
+        is_loop_ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self.claim = claim
         self.hold = claim.hold
@@ -87,6 +88,7 @@ class NativeDriver:
         self._loop = asyncio.get_running_loop()
         self._clock = now
         self._on_end = on_end
+        self._is_loop_ending = is_loop_ending
         self._replay = Replay(history)
         self._branches = Branches(self._loop)
         self._calls: dict[StepKey, Call] = {}
@@ -126,7 +128,7 @@ class NativeDriver:
 
     def give_up(self, key: StepKey) -> None:
         call = self._calls.pop(key, None)
-        if call is None or self.phase is not Phase.RUNNING:
+        if call is None or not self._is_going_on:
             return
         self._replay.withdraw(key)
         if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
@@ -154,8 +156,13 @@ class NativeDriver:
             self._settle()
         return call.future
 
+    @property
+    def _is_going_on(self) -> bool:
+        """False also when the loop is ended around the body: what is canceled then is no more the body's doing than a crash is."""
+        return self.phase is Phase.RUNNING and not self._is_loop_ending()
+
     def _check_open(self) -> None:
-        if self.phase is Phase.RUNNING:
+        if self._is_going_on:
             return
         if self.phase is Phase.TOLD and self._told is not None:
             raise CancelRequested(self._told.reason)
@@ -239,7 +246,7 @@ class NativeDriver:
             self._settle()
 
     def _is_awaited(self, call: Call) -> bool:
-        return self.phase is Phase.RUNNING and self._calls.get(call.key) is call
+        return self._is_going_on and self._calls.get(call.key) is call
 
     # --- records ---------------------------------------------------------------------------------------------------------
     def _record(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> Record:
@@ -295,7 +302,7 @@ class NativeDriver:
             self._at_standstill()
 
     def _at_standstill(self) -> None:
-        if self.phase is not Phase.RUNNING or self._root is None or self._root.done():
+        if not self._is_going_on or self._root is None or self._root.done():
             return
         record = self._replay.next_record()
         if record is not None:
@@ -361,6 +368,8 @@ class NativeDriver:
 
     # --- ends ----------------------------------------------------------------------------------------------------------------
     def _body_ended(self, root: asyncio.Task[Any]) -> None:
+        if self._is_loop_ending():
+            self.lose("the event loop ends")
         if self.phase is not Phase.RUNNING:
             return
         error = asyncio.CancelledError("the body canceled itself") if root.cancelled() else root.exception()
@@ -405,7 +414,7 @@ class NativeDriver:
 
     def lose(self, reason: str) -> None:
         """The claim is not ours any more: tell everything and write nothing."""
-        if self.phase in (Phase.OVER,):
+        if self.phase is Phase.OVER:
             return
         for call in self._calls.values():
             self._performer.stop(call, reason)

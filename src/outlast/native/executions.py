@@ -1,7 +1,7 @@
 """Executions: the registry of what this process executes, and how each execution begins and ends.
 
 It holds every claim by run until what the execution leaves behind is written, or refused for good. A run has at most one
-execution in a process, and none while a stopped attempt of an older one still goes on in a thread.
+execution in a process, and none while a stopped attempt of an older one still goes on.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ class Executions:
         """How many suspects are being executed that have neither recorded nor reported anything."""
         return sum(driver.is_suspect for driver in self._bodies)
 
+    def is_excluded(self, run_id: str) -> bool:
+        """The same of one run."""
+        return run_id in self.registry or self.performer.has_lingering(run_id)
+
     # --- beginning -------------------------------------------------------------------------------------------------------
     def begin(self, claim: ClaimedRun, context: ClaimContext | None, checkpoints: Checkpoints) -> None:
         """Begin one run; whatever is wrong with it ends this run and never its neighbours."""
@@ -76,6 +80,7 @@ class Executions:
             services=self._services,
             now=self._runtime.time.now,
             on_end=self._ended,
+            is_loop_ending=lambda: self._runtime.is_loop_ending,
         )
         self.registry[claim.id] = driver
         self._bodies.add(driver)
@@ -169,7 +174,7 @@ class Executions:
             if driver.phase is Phase.RUNNING and holds.get(run_id) != driver.claim.hold:
                 logger.warning("run %s is executed here and its row is not ours: its body is told", run_id)
                 driver.lose("the run is not this worker's any more")
-        return [claim for claim in held if claim.id not in known and claim.id not in self.excluded]
+        return [claim for claim in held if claim.id not in known and not self.is_excluded(claim.id)]
 
 
 def ending_at_claim(claim: ClaimedRun, context: ClaimContext | None) -> Ending | None:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from outlast.branch import NO_BODY
+from outlast.branch import detached
 from outlast.errors import FinalError, OutlastError, PayloadError, RetryLater, StepStuckError
 from outlast.events import Events
 from outlast.failure import Failure, capture, type_name
@@ -46,14 +46,14 @@ class Performer:
         self._activities = activities
         self._services = services
         self._now = now
-        self._loop = asyncio.get_running_loop()
         self._tasks: dict[Call, tuple[str, asyncio.Task[None]]] = {}
         self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
+        self._ending: dict[str, set[Call]] = {}
         self._running: dict[Call, StepAttempt[Any]] = {}
 
     def begin(self, call: Call, driver: NativeDriver) -> None:
         """Begin one attempt; the driver is told how it ended, unless it was stopped before."""
-        call.work = task = asyncio.Task(self._attempt(call, driver), loop=self._loop, context=NO_BODY.copy())  # not through the factory: no branch
+        call.work = task = detached(self._attempt(call, driver))
         self._tasks[call] = driver.claim.id, task
 
     def stop(self, call: Call, reason: str) -> None:
@@ -62,6 +62,7 @@ class Performer:
         attempt = self._running.get(call)
         if attempt is not None:
             attempt.tell(reason)
+            self._ending.setdefault(attempt.run_id, set()).add(call)
         else:
             self._tasks.pop(call, None)  # it has not begun, and will not
         call.stop()
@@ -77,14 +78,13 @@ class Performer:
         """Return the threads in which attempts of this run still go on although they were stopped."""
         return self._lingering.get(run_id, set())
 
+    def has_lingering(self, run_id: str) -> bool:
+        """Tell whether a stopped attempt of this run still goes on: a thread, a process, or a coroutine that takes its time."""
+        return run_id in self._lingering or run_id in self._ending
+
     @property
     def lingering_runs(self) -> set[str]:
-        return set(self._lingering)
-
-    async def drain(self) -> None:
-        """Wait for the tasks of attempts; lingering threads are not waited for."""
-        while self._tasks:
-            await asyncio.wait([task for _, task in self._tasks.values()])
+        return self._lingering.keys() | self._ending.keys()
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -116,6 +116,7 @@ class Performer:
         finally:
             self._running.pop(call, None)
             self._tasks.pop(call, None)
+            _discard(self._ending, attempt.run_id, call)
             call.progress = self._activities.forget(attempt) or call.progress
 
     def _announce(self, call: Call, driver: NativeDriver, started_at: datetime) -> StepAttempt[Any]:
@@ -194,10 +195,7 @@ class Performer:
         thread.add_done_callback(ended)
 
     def _end_lingering(self, run_id: str, thread: ThreadFuture[Any]) -> None:
-        threads = self._lingering.get(run_id, set())
-        threads.discard(thread)
-        if not threads:
-            self._lingering.pop(run_id, None)
+        _discard(self._lingering, run_id, thread)
 
     def _retry_in(self, call: Call, failure: Failure, error: BaseException) -> timedelta | None:
         """Return the delay before the next attempt, or None when this was the last."""
@@ -206,6 +204,14 @@ class Performer:
         if isinstance(error, StepStuckError | PayloadError) or policy.is_exhausted(attempts, failure):
             return None
         return error.delay if isinstance(error, RetryLater) else policy.delay(attempts, jitter())
+
+
+def _discard(sets: dict[str, set[Any]], run_id: str, member: object) -> None:
+    members = sets.get(run_id)
+    if members is not None:
+        members.discard(member)
+        if not members:
+            del sets[run_id]
 
 
 def _called(function: Callable[[], Any]) -> Any:

@@ -35,7 +35,7 @@ from .store import Store
 logger = logging.getLogger("outlast")
 
 _LOCK_CHECK = timedelta(milliseconds=500)  # a lost lock is back before a watcher's second look
-_SAFE_SHARE = 0.9  # of the lease: bodies are told while there is still time to end
+_SAFE_SHARE = 0.85  # of the lease: bodies are told while there is still time to end, at the ninth failing renewal
 _HANGS_BEFORE = timedelta(seconds=1)  # that end the loop looks whether a renewal hangs, for it takes two of its ticks
 _HANGS_SHARE_MIN = 0.4  # of the shortest leases: an ordinary renewal takes milliseconds
 

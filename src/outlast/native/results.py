@@ -52,9 +52,7 @@ class Results:
             async with asyncio.timeout(timeout):
                 done, _ = await asyncio.wait({future}, timeout=_LIVE_WORKER_MISSED_AFTER)
                 if not done:
-                    reason = await explain()
-                    if reason is not None:
-                        logger.warning("still waiting for run %s: %s", run_id, reason)
+                    await _say_why(run_id, explain)
                     await future
         except TimeoutError:
             raise TimeoutError(f"run {run_id} was not over after {timeout:g} s; it goes on" if timeout is not None else "the wait ended") from None
@@ -92,3 +90,13 @@ class Results:
                     continue
         finally:
             self._asking = None
+
+
+async def _say_why(run_id: str, explain: Callable[[], Awaitable[str | None]]) -> None:
+    """Say in the log why a run may never end; that this cannot be found out now is no reason to end the wait."""
+    try:
+        reason = await explain()
+    except OutlastError as error:
+        reason = f"the database does not say why ({error})"
+    if reason is not None:
+        logger.warning("still waiting for run %s: %s", run_id, reason)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from outlast.branch import detached
 from outlast.clock import StoreClock
 from outlast.database.transaction import Transaction
 from outlast.errors import CommitUnknownError, OutlastError
@@ -36,6 +37,7 @@ class Runtime:
     time: StoreClock
     """The database's time, estimated."""
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _canary: asyncio.Task[Any] | None = None
 
     @property
     def store(self) -> Store:
@@ -47,6 +49,15 @@ class Runtime:
 
     def monotonic(self) -> float:
         return self.settings.clock.monotonic()
+
+    def watch_loop(self) -> None:
+        """Notice from now on when the loop is ended."""
+        self._canary = self.spawn(asyncio.Event().wait())
+
+    @property
+    def is_loop_ending(self) -> bool:
+        """True once everything on the loop is being canceled, as `asyncio.run` does at its end: to the runs that is a crash."""
+        return self._canary is not None and self._canary.cancelling() > 0
 
     async def insist(self, what: str, call: Callable[[], Awaitable[R]], until: Callable[[], bool]) -> R | None:
         """Call until the database answers; None when `until` has become true first."""
@@ -82,7 +93,7 @@ class Runtime:
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Begin something that ends with the engine; what it raises is logged."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = detached(work)
         self.tasks.add(task)
         task.add_done_callback(self._spawned_ended)
         return task

@@ -9,6 +9,7 @@ from .results import ResultsSuite
 from .sleeping import SleepingSuite
 from .steps import RetriesSuite, StepsSuite
 from .stopping import StoppingSuite
+from .taking_over import TakingOverSuite
 from .versions import ChangedCodeSuite, VersionsSuite
 
 
@@ -25,6 +26,7 @@ class EngineSuite(
     ChangedCodeSuite,
     CancelingSuite,
     StoppingSuite,
+    TakingOverSuite,
     ResultsSuite,
     OperatingSuite,
 ):

@@ -242,6 +242,20 @@ class CancelingSuite(StageSuite):
             (CancelOutcome.ALREADY_OVER, RunStatus.SUCCEEDED),
         }
 
+    async def test_a_cancel_accepted_in_the_last_moment_wins(self, stage: Stage) -> None:
+        """A step that has its own run canceled and returns at once: the body ends with a value, and no run succeeds."""
+
+        async def cancel_me(run: str) -> str:
+            return str(await client.cancel(run, reason="at the last moment"))
+
+        @task
+        async def short(ctx: Context) -> str:
+            return await ctx.step(cancel_me, ctx.run_id)
+
+        worker, client = await stage.worker(short), stage.client(short)
+        views = await asyncio.gather(*(stage.ended(run) for run in await worker.enqueue_many(short, [None] * 30)))
+        assert {(view.status, view.cancel_reason, view.output) for view in views} == {(RunStatus.CANCELED, "at the last moment", None)}
+
     async def test_a_second_cancel_changes_nothing(self, stage: Stage) -> None:
         """The first reason stays, and a cancel of what is over says so."""
         gate = Gate()

@@ -118,6 +118,14 @@ class Gate:
             self._pause.wait(0.01)
         return "through"
 
+    def begin_in_thread(self) -> None:
+        """Say that it has begun, and wait in a thread that listens to nobody, until it is released."""
+        self._loop.call_soon_threadsafe(self.begun.set)
+        self._pause.wait(60)
+
+    def release(self) -> None:
+        self._pause.set()
+
 
 class StageSuite:
     """What all parts of the suite share: coroutine tests are played on a stage."""
