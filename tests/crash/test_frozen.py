@@ -13,7 +13,7 @@ def test_a_thawed_worker_is_refused(database_url, tmp_path):
         world.enqueue_now("--kind", "held")
         frozen = world.execute("--lease", "2s")
         frozen.wait_for("step_attempt_started")
-        frozen.signal(signal.SIGSTOP)
+        world.freeze(frozen)
         other = world.execute("--lease", "2s")
         other.wait_for("step_attempt_started")
         (tmp_path / "go").touch()

@@ -115,6 +115,26 @@ class World:
         self.children.append(child)
         return child
 
+    def freeze(self, child: Child) -> None:
+        """Stop a process where it stands, but not inside a write to a SQLite file, which it would block for everybody."""
+        paused = threading.Event()
+        for _ in range(100):
+            child.signal(signal.SIGSTOP)
+            if not self.url.startswith("sqlite") or self._can_write():
+                return
+            child.signal(signal.SIGCONT)
+            paused.wait(0.05)
+        raise AssertionError("the process was never outside of a write\n" + child.report())
+
+    def _can_write(self) -> bool:
+        with contextlib.closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=1, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("ROLLBACK")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
     # --- what is read from outside -----------------------------------------------------------------------------------------
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Ask the database itself; table names are written `{run}`."""

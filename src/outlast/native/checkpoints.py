@@ -27,9 +27,9 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any
 
-from outlast.branch import detached
 import msgspec
 
+from outlast.branch import detached
 from outlast.database.transaction import Refusal, RefusedError, Transaction
 from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, SchemaError, UnavailableError
 from outlast.limits import CHECKPOINTS_WAITING_MAX, GROUP_BYTES_MAX, GROUP_RECORDS_MAX
@@ -174,6 +174,8 @@ class Checkpoints:
     def _behind_others(self, group: list[Entry]) -> list[Entry]:
         """Leave out what has ended, and what has to wait behind an entry of its run that was set aside."""
         group = [entry for entry in group if not entry.has_ended]
+        if not self._aside:
+            return group
         free = []
         for entry in group:
             behind = self._aside.get(entry.checkpoint.hold.run_id)

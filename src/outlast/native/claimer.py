@@ -93,7 +93,7 @@ class Claimer:
         was_nudged = self._nudge.is_set()
         self._nudge.clear()
         if incarnation is None or incarnation.is_over or not incarnation.checkpoints.has_room or slots <= 0:
-            await self._sleep(self.delivery.due_in(self._runtime.time.now()))
+            await self._sleep(IDLE_POLL)  # until a slot is free: what has come due is nothing to it before
         elif not (self._is_idle and not was_nudged) and await self._claim(incarnation, min(slots, CLAIM_RUNS_MAX)):
             await self.delivery.wake_when_due(self._runtime.time.now())
         elif not self._nudge.is_set():
@@ -107,11 +107,12 @@ class Claimer:
             self._is_idle = True
         look = await self.delivery.look(self._lanes)
         runtime.time.correct(look.now)
-        if look.has_due:
-            await self.delivery.wake()
+        if look.has_due and await self.delivery.wake():
+            self._in_vain = None
         if look.has_due or (look.has_pending and not self._executions.suspects):
             await self._look_again()
         else:
+            self._in_vain = None
             runtime.backend.wakes.set_eager(False)
             await self._sleep(self.delivery.due_in(look.now))
             if look.has_pending:  # a suspect may have been in the way, and others behind it: claim without being woken

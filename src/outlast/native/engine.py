@@ -119,6 +119,7 @@ class NativeEngine:
             calls.close()
             pulse_calls.close()
             raise
+        runtime.watch_loop()
         self._enqueuer = Enqueuer(runtime)
         self._results = Results(runtime)
         return runtime
@@ -336,12 +337,16 @@ class NativeEngine:
 
     async def stop(self, *, timeout: Duration = STOP_TIMEOUT) -> list[str]:
         """Stop executing; see `TaskEngine.stop`. Returns the ids of the runs that were left to the lease."""
+        try:
+            limit = as_duration(timeout, "timeout")
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         async with self._changing:
             worker, self._worker = self._worker, None
             if worker is None:
                 return []
             try:
-                return await worker.stop(as_duration(timeout, "timeout"))
+                return await worker.stop(limit)
             finally:
                 await self._services.leave()
 

@@ -101,5 +101,11 @@ class Incarnation:
             self.is_over = True
             await self.stop_pulse(keep_proof=is_leaving_runs)
 
+    def abandon(self) -> None:
+        """Write and renew nothing any more, from this moment on and without waiting; the lease takes care of the rest."""
+        self.is_over = True
+        self.checkpoints.abandon()
+        self._pulse.end()
+
     async def stop_pulse(self, *, keep_proof: bool = False) -> None:
         await asyncio.get_running_loop().run_in_executor(None, partial(self._pulse.stop, keep_proof=keep_proof))

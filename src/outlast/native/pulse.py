@@ -84,6 +84,10 @@ class Pulse:
     def start(self) -> None:
         self._thread.start()
 
+    def end(self) -> None:
+        """End the renewals after the one that may be under way. The lock stays, so that only silence counts."""
+        self._stop.set()
+
     def stop(self, *, keep_proof: bool = False) -> None:
         """End the renewals. Blocks until the thread has ended. `keep_proof`: the lock stays, so that only silence counts."""
         self._stop.set()

@@ -69,9 +69,12 @@ class Rounds:
         """Read the flags now: a cancel may have come."""
         self._flags_now.set()
 
-    async def stop(self) -> None:
+    def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+    async def stop(self) -> None:
+        self.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -100,6 +103,8 @@ class Rounds:
                 await self._read_flags()
             except OutlastError as error:
                 logger.debug("the flags could not be read: %s", error)
+            except Exception:
+                logger.exception("the flags could not be read")
 
     async def _read_flags(self) -> None:
         """Tell the bodies whose runs were canceled or are past their deadline."""

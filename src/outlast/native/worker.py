@@ -47,6 +47,7 @@ class Worker:
         self._claimer: Claimer | None = None
         self._claiming: asyncio.Task[None] | None = None
         self._rounds: Rounds | None = None
+        self._beginning_again: asyncio.Task[None] | None = None
         self._tick = runtime.monotonic()
         self._is_stopping = False
 
@@ -83,7 +84,7 @@ class Worker:
         logger.warning("this worker has lost its lease: %s; it begins again under a new identity", reason)
         self.executions.lose_all(reason)
         if not self._is_stopping:
-            self._runtime.spawn(self._begin_again(incarnation))
+            self._beginning_again = self._runtime.spawn(self._begin_again(incarnation))
 
     async def _begin_again(self, old: Incarnation) -> None:
         await old.stop_pulse()
@@ -133,9 +134,22 @@ class Worker:
 
     # --- stopping ----------------------------------------------------------------------------------------------------------
     async def stop(self, timeout: timedelta) -> list[str]:
-        """Drain, tell what does not end by itself, and return the ids of runs that were left to the lease."""
+        """Drain, tell what does not end by itself, and return the ids of runs that were left to the lease.
+
+        Interrupted, it drops everything at once, as in a crash.
+        """
+        try:
+            return await self._stop(timeout)
+        except BaseException:
+            self._abandon()
+            raise
+
+    async def _stop(self, timeout: timedelta) -> list[str]:
         runtime, executions = self._runtime, self.executions
         self._is_stopping = True
+        if self._beginning_again is not None:
+            self._beginning_again.cancel()
+            await asyncio.wait({self._beginning_again})
         ends_at = runtime.monotonic() + timeout.total_seconds()
         grace = min(CANCEL_GRACE, timeout / 3)
         self.claimer.stop()
@@ -154,6 +168,19 @@ class Worker:
         if left:
             logger.warning("stopped with %d runs that did not end; the lease takes care of them: %s", len(left), ", ".join(left[:10]))
         return left
+
+    def _abandon(self) -> None:
+        """Drop everything at once. The proof of life stays until the process or the engine ends: threads may still go on."""
+        self.executions.lose_all("the worker's stop was interrupted")
+        for task in (self._claiming, self._beginning_again):
+            if task is not None:
+                task.cancel()
+        if self._rounds is not None:
+            self._rounds.cancel()
+        if self.incarnation is not None:
+            self.incarnation.abandon()
+        self._factory.uninstall()
+        self.executions.performer.close()
 
     async def _wait_until_over(self, until: float) -> None:
         """Wait until nothing is executed any more, or `until` by the monotonic clock."""

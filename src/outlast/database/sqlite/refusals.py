@@ -51,4 +51,6 @@ def translated(error: BaseException, file: str) -> OutlastError:
         return UsageError(f"{file} is not an SQLite database: name another file")
     if code == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column")):
         return SchemaError(f"{file}: {error}. Run `outlast migrate`")
+    if is_busy(error):
+        return RefusedError(Refusal.BUSY, f"{file} is locked by another process, which may be frozen in a write: {error}")
     return RefusedError(_REFUSALS.get(code, Refusal.OTHER), f"{file}: {error}")
