@@ -4,12 +4,6 @@ Theory of operation. A body may create tasks (`gather`, `TaskGroup`, `create_tas
 that its durable calls have the same identity whatever finishes first. A task factory on the loop gives every task that
 is created inside a body a `Branch`, a coroutine that wraps the user's: it knows its path, counts its children and its
 calls by name, sees what the task awaits, and can be closed from outside.
-
-A standstill is: nothing of the body is scheduled to run. Looking at what the tasks await does not show it: a finished
-child of a nested `gather` wakes its parent only some loop turns later. What shows it is the loop's own queue: every
-callback of a body's tasks and futures is registered in a copy of the body's context, so the body is still moving
-exactly as long as a queued handle's context names it. One look at the queue a turn serves all bodies of a loop.
-
 Closing is done by throwing `BranchClosed` into each user coroutine, in its own context (`finally` runs, `except
 CancelledError` and `except Exception` do not), and then canceling the tasks: their wrappers answer, so that asyncio
 ends them by itself. `close()` of the coroutine would not do: where a `finally` in a helper awaits, it raises a
@@ -21,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Collection, Coroutine, Generator, Iterator
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
 from types import FrameType
 from typing import Any
 from weakref import WeakSet
 
-from outlast.errors import NotSupportedError, UsageError
+from outlast.errors import UsageError
 from outlast.foreign_await import callbacks_of, foreign_place, futures_in
 from outlast.scope import BODY
 
@@ -198,53 +192,23 @@ class Branches:
         if branch.task is not None:
             branch.task.cancel()
 
-    def foreign_await(self) -> str | None:
-        """Return where a branch awaits something that is not durable, or None when none does. Costs a walk over the stacks."""
+    def foreign_await(self, timed: Collection[Branches | None] | None = None) -> str | None:
+        """Return where a branch awaits something that is not durable, or None when none does. Costs a walk over the stacks.
+
+        Who asks for many bodies passes what `bodies_with_timers` has just returned, or each walks over all timers of the loop.
+        """
         for branch in self._alive:
             place = foreign_place(branch.coroutine, branch.waiting, _is_branch)
             if place is not None:
                 return place
-        for handle in getattr(self._loop, "_scheduled", ()):
-            if not handle.cancelled() and handle._context.get(BODY) is self:
-                return "a timer of asyncio's own (asyncio.timeout or wait_for around a durable call): use ctx.timeout"
+        if self in (bodies_with_timers(self._loop) if timed is None else timed):
+            return "a timer of asyncio's own (asyncio.timeout or wait_for around a durable call): use ctx.timeout"
         return None
 
 
-class Stillness:
-    """Tells when bodies have come to a standstill, with one look a turn at the loop's queue."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        queue = getattr(loop, "_ready", None)
-        if queue is None:
-            raise NotSupportedError(f"{type(loop).__name__} does not show its queue: start the worker on asyncio's own event loop")
-        self._loop = loop
-        self._queue = queue
-        self._awaited: dict[Branches, Callable[[], None]] = {}
-        self._is_scheduled = False
-
-    def when_still(self, branches: Branches, callback: Callable[[], None]) -> None:
-        """Call back once, from outside of the body, as soon as nothing of it is scheduled to run."""
-        self._awaited[branches] = callback
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._look, context=NO_BODY)
-
-    def _look(self) -> None:
-        self._is_scheduled = False
-        queued = list(self._queue)  # at once: other threads append to it
-        moving = {handle._context.get(BODY) for handle in queued}
-        for branches in [branches for branches in self._awaited if branches not in moving]:
-            self._call(self._awaited.pop(branches))
-        if self._awaited and not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._look, context=NO_BODY)
-
-    def _call(self, callback: Callable[[], None]) -> None:
-        """Call back at once, because a turn later the body may move again; one body's trouble is not the others'."""
-        try:
-            callback()
-        except Exception as error:
-            self._loop.call_exception_handler({"message": "a body at a standstill could not go on", "exception": error})
+def bodies_with_timers(loop: asyncio.AbstractEventLoop) -> set[Branches | None]:
+    """Return the bodies that have a timer of asyncio's own; None is among them for timers of others."""
+    return {handle._context.get(BODY) for handle in getattr(loop, "_scheduled", ()) if not handle.cancelled()}
 
 
 def _exit_refused(error: BaseException) -> UsageError:

@@ -52,7 +52,7 @@ class Failure:
 def type_name(cls: type) -> str:
     """Return `module.qualname`, whatever the class says that these are, as text that every database takes."""
     try:
-        return _clean(f"{_own(type, '__module__', cls)}.{_own(type, '__qualname__', cls)}"[:ERROR_NAME_CHARACTERS_MAX], ERROR_NAME_CHARACTERS_MAX)
+        return storable_text(f"{_own(type, '__module__', cls)}.{_own(type, '__qualname__', cls)}"[:ERROR_NAME_CHARACTERS_MAX], ERROR_NAME_CHARACTERS_MAX)
     except BaseException:  # a class may hide its module behind anything that raises
         return "unknown.unknown"
 
@@ -94,10 +94,10 @@ class _Capture:
     def _fitting(self, text: str, limit: int | None = None) -> str:
         """Return `text` cleaned and no longer than half of the bytes that are left, so that something is left for what follows."""
         limit = len(text) if limit is None else limit
-        cleaned = _clean(text, limit)
+        cleaned = storable_text(text, limit)
         while (size := len(json.dumps(cleaned, ensure_ascii=False).encode())) > max(self._bytes_left // 2, 2):
             limit = min(limit, len(cleaned)) // 2
-            cleaned = _clean(text, limit)
+            cleaned = storable_text(text, limit)
         self._bytes_left -= size
         return cleaned
 
@@ -134,7 +134,7 @@ def _traceback(error: BaseException) -> str:
         return ""
 
 
-def _clean(text: str, limit: int) -> str:
+def storable_text(text: str, limit: int) -> str:
     """Return `text` as every database takes it: no NUL, no lone surrogates, the middle dropped where it is too long."""
     if len(text) > limit:
         half = limit // 2

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, overload
 
 from typing_extensions import TypeVar
 
 from outlast.errors import CancelRequested, UsageError
-from outlast.limits import CANCEL_GRACE
+from outlast.failure import storable_text
+from outlast.limits import CANCEL_GRACE, REASON_CHARACTERS_MAX
 from outlast.run import Progress
 from outlast.scope import STEP
 from outlast.step_key import StepKey
@@ -83,13 +85,25 @@ class StepAttempt(Generic[S]):
             raise CancelRequested(self._reason)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Report how far the work is. Kept at most once a second, for steps longer than that; cheap to call often."""
-        self._on_progress(self, Progress(done, total, note))
+        """Report how far the work is. Kept at most once a second, for steps longer than that; cheap to call often.
+
+        Raises `UsageError` for what is no finite number; what no database takes in `note` is escaped, and a long one cut.
+        """
+        _ensure_number(done, "done")
+        if total is not None:
+            _ensure_number(total, "total")
+        self._on_progress(self, Progress(done, total, storable_text(str(note), REASON_CHARACTERS_MAX)))
 
     def tell(self, reason: str) -> None:
         """Tell the attempt to stop. Called by the engine."""
         self._reason = reason
         self._canceled = True
+
+
+def _ensure_number(value: float, name: str) -> None:
+    """One report that cannot be stored would take the reports of every other step with it."""
+    if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise UsageError(f"progress was called with {name}={value!r:.80}: write a finite number")
 
 
 @overload

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -24,6 +25,12 @@ PARK = ("outlast.fence(", '"status":"waiting"')
 ENQUEUE = ("INSERT INTO outlast.run (",)
 CANCEL = ("SET cancel_requested_at",)
 CUT_OFF = pytest.mark.parametrize("where", [Where.BEFORE, Where.AFTER], ids=["before", "after"])
+
+
+@pytest.fixture(autouse=True)
+def no_strays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is mended by the search for strays, unless a test says so."""
+    monkeypatch.setattr(rounds, "STRAYS_EVERY", timedelta(hours=1))
 
 
 @pytest.fixture

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import subprocess
+import sys
 import threading
-from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outlast.context import Context
-from outlast.errors import StepFailedError, UsageError
+from outlast.errors import UsageError
+from outlast.failure import Failure
+from outlast.native.checkpoints import _size
 from outlast.native.executions import Executions
-from outlast.retry import RetryPolicy
+from outlast.native.history import FailedAttempt, Outcome, Record, RecordKind
+from outlast.native.store import FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
 from outlast.run import RunStatus
+from outlast.step_key import StepKey
 from outlast.task import task
 from outlast.testing.engine_suite.stage import Gate
 
@@ -41,7 +49,7 @@ def test_a_flush_that_a_body_begins_is_no_branch_of_it(sqlite_url: str) -> None:
             await ctx.step(quick)
             slow.cancel()
             await asyncio.wait({slow})
-            names.extend(branch.path for branch in driver()._branches._alive)
+            names.extend(branch.path for branch in driver()._body._branches._alive)
             return "over"
 
         async with engine_at(sqlite_url, giving_up) as heard:
@@ -238,3 +246,69 @@ def test_a_stop_that_is_interrupted_lets_everything_go(sqlite_url: str) -> None:
             assert (await run.view()).status is RunStatus.RUNNING
 
     play(scenario())
+
+
+# --- loops that end ----------------------------------------------------------------------------------------------------------
+_CHILD = """
+import asyncio, sys
+from outlast import Context, RetryPolicy, connect, step, task
+
+@step(retry=RetryPolicy(maximum_attempts=1))
+async def stuck() -> str:
+    begun.release()
+    await asyncio.Event().wait()
+    return ""
+
+@task
+async def stepping(ctx: Context) -> str:
+    return await ctx.step(stuck)
+
+@task
+async def sleeping(ctx: Context) -> str:
+    begun.release()
+    await asyncio.gather(ctx.sleep(1.5), ctx.sleep(1.6))
+    return ""
+
+@task
+async def catching(ctx: Context) -> str:
+    try:
+        await ctx.step(stuck)
+    except asyncio.CancelledError:
+        return "canceled"
+    return ""
+
+async def main() -> None:
+    global begun
+    begun = asyncio.Semaphore(0)
+    engine = connect(sys.argv[1], tasks=(stepping, sleeping, catching))
+    await engine.start()
+    for task in (stepping, sleeping, catching):
+        await engine.enqueue(task)
+        await begun.acquire()
+
+asyncio.run(main())
+"""
+
+
+def test_a_loop_that_ends_without_a_stop_is_a_crash(database_url: str, tmp_path: Path) -> None:
+    """`asyncio.run` cancels all tasks at its end: no run takes that for its own failure, and no call for given up."""
+    program = tmp_path / "child.py"
+    program.write_text(_CHILD)
+    subprocess.run([sys.executable, str(program), database_url], check=True, timeout=WAIT)
+    assert query(database_url, "SELECT status, attempts FROM {run}") == [("running", 0)] * 3
+    assert query(database_url, "SELECT * FROM {step}") == []
+
+
+# --- groups ------------------------------------------------------------------------------------------------------------------
+def test_a_group_is_bounded_by_the_errors_in_it() -> None:
+    """Recorded errors with their causes count towards a group's bytes as results do, whichever kind of checkpoint holds them."""
+    cause = Failure("builtins.OSError", "m" * 8_000, traceback="t" * 16_000)
+    failure = dataclasses.replace(cause, cause=cause)
+    now, hold, key = datetime.now(UTC), Hold("run", 1), StepKey((), "step")
+    record = Record(key, 0, RecordKind.STEP, Outcome.ERROR, "", 1, now, None, failure)
+    checkpoints = (
+        StepCheckpoint(hold, 0, record),
+        FailureCheckpoint(hold, 0, FailedAttempt(key, 1, failure, now, now, now)),
+        RunCheckpoint(hold, 0, RunStatus.FAILED, error=failure),
+    )
+    assert all(_size(checkpoint) >= 48_000 for checkpoint in checkpoints)

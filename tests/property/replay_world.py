@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from outlast.branch import Stillness, TaskFactory
+from outlast.branch import TaskFactory
 from outlast.events import Events
 from outlast.failure import Failure
 from outlast.native.activity import Activities
@@ -24,6 +24,7 @@ from outlast.native.performer import Performer
 from outlast.native.store import Checkpoint, ClaimedRun, FailureCheckpoint, RunCheckpoint, StepCheckpoint
 from outlast.run import RunStatus
 from outlast.step_key import StepKey
+from outlast.stillness import Stillness
 from outlast.task import Task
 
 EPOCH = datetime(2024, 5, 1, tzinfo=UTC)
@@ -206,6 +207,11 @@ class World:
         else:
             ended.set_result(ending)
 
+    async def drain(self) -> None:
+        """Wait for the attempts in progress."""
+        while attempts := [attempt for _, attempt in self.performer._tasks.values()]:
+            await asyncio.wait(attempts)
+
     async def execute(self, *, limit: int | None = None, drains_after: int | None = None) -> bool:
         """Execute once, to the kept end of the execution or to the crash after `limit` checkpoints; tell whether it crashed.
 
@@ -222,7 +228,7 @@ class World:
         has_crashed = self.landings.crashed.done()
         if has_crashed:
             self.crash()
-        await self.performer.drain()
+        await self.drain()
         for _ in range(3):
             await asyncio.sleep(0)
         return has_crashed

@@ -5,14 +5,11 @@ counts in its own way and only compares with themselves.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from outlast.database.statements import load_statements
 from outlast.database.transaction import RefusedError, Transaction
 from outlast.errors import OutlastError
 from outlast.native.backend import Backend
@@ -21,7 +18,7 @@ from outlast.native.sqlite import sqlite_backend
 from outlast.native.sqlite.instant import from_number
 from outlast.native.store import LaneName, Orphan, Store
 
-LANES = [LaneName("default", "greet", 1), LaneName("default", "greet", 2), LaneName("slow \U0001f422", "Grüße", 1)]
+from .store_draws import LANES
 
 TABLES = {
     "run": "id, lane, kind, version, priority, status, due_at, worker, token, generation, ending, cancel_requested_at, attempts, recoveries, "
@@ -55,6 +52,9 @@ class Side:
 
     def table(self, name: str) -> str:
         return f"{self._prefix}{_NAMES_ON_SQLITE.get(name, name) if self.is_sqlite else name}"
+
+    def place(self, name: str) -> str:
+        return f":{name}" if self.is_sqlite else f"%({name})s"
 
     def empty(self) -> None:
         """Begin anew; what hangs on others goes first."""
@@ -90,7 +90,8 @@ class Side:
             return replace(answer, loss_mark=0, progress_mark=int(answer.progress_mark > answer.loss_mark))
         if hasattr(answer, "lane"):
             lane = lanes[answer.lane]
-            return (lane, answer._replace(lane=0)) if isinstance(answer, tuple) else (lane, {n: getattr(answer, n) for n in answer.__struct_fields__ if n != "lane"})
+            names = answer._fields if isinstance(answer, tuple) else answer.__struct_fields__
+            return lane, {name: getattr(answer, name) for name in names if name != "lane"}
         return answer
 
 
@@ -119,6 +120,24 @@ class StorePair:
     def read(self, call: Callable[[Side, Transaction], Any]) -> Any:
         return self._same(call, lambda side: side.backend.database.reading())
 
+    def delete(self, table: str, column: str, value: Any) -> None:
+        """What an operator or a part that was restored may do."""
+        self.write(lambda side, tx: tx.run(f"DELETE FROM {side.table(table)} WHERE {column} = {side.place('value')}", {"value": value}).count)
+
+    def set(self, table: str, column: str, value: Any, key: str, key_value: Any) -> None:
+        def set(side: Side, tx: Transaction) -> int:
+            sql = f"UPDATE {side.table(table)} SET {column} = {side.place('value')} WHERE {key} = {side.place('key')}"
+            return tx.run(sql, {"value": value, "key": key_value}).count
+
+        self.write(set)
+
+    def pause(self, queue: str) -> None:
+        def pause(side: Side, tx: Transaction) -> int:
+            now = "0" if side.is_sqlite else "now()"
+            return tx.run(f"INSERT INTO {side.table('queue')} (name, paused_at) VALUES ({side.place('queue')}, {now})", {"queue": queue}).count
+
+        self.write(pause)
+
     def _same(self, call: Callable[[Side, Transaction], Any], opened: Callable[[Side], Any]) -> Any:
         answers = []
         for side in self.sides:
@@ -130,13 +149,20 @@ class StorePair:
                 answers.append(error.refusal)
             except OutlastError as error:
                 answers.append(type(error))
-        assert answers[0] == answers[1], f"SQLite: {answers[0]}\nPostgreSQL: {answers[1]}"
+        assert answers[0] == answers[1], _difference(*answers)
         return answers[0]
 
     def assert_same_rows(self) -> None:
         here, there = (side.rows() for side in self.sides)
         for name in TABLES:
-            assert here[name] == there[name], f"{name}\nSQLite: {here[name]}\nPostgreSQL: {there[name]}"
+            assert here[name] == there[name], f"{name}\n{_difference(here[name], there[name])}"
+
+
+def _difference(here: Any, there: Any) -> str:
+    """Return what only one side said, part by part where both said as many."""
+    if isinstance(here, list | tuple) and isinstance(there, list | tuple) and len(here) == len(there):
+        return "\n".join(_difference(one, other) for one, other in zip(here, there, strict=True) if one != other)
+    return f"SQLite: {here}\nPostgreSQL: {there}"
 
 
 def _told(side: Side, answer: Any) -> Any:

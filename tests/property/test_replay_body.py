@@ -176,7 +176,7 @@ def test_cancel_is_raised_by_what_is_awaited_and_by_every_call_after_it():
         assert world.driver.phase is Phase.TOLD
         world.driver.end_told(Ending(None, "enough"))
         await ended
-        await world.performer.drain()
+        await world.drain()
         assert world.kept.count == 0
 
     stage(scenario)
@@ -204,7 +204,7 @@ def test_what_a_told_step_returns_is_not_recorded():
         await asyncio.sleep(1)
         assert world.driver is not None
         world.driver.tell("enough")
-        await world.performer.drain()
+        await world.drain()
         world.driver.end_told(Ending(None, "enough"))
         assert world.kept.count == 0
 

@@ -33,7 +33,7 @@ def first_leave(body: Task[Any, Any], *, drain_at: float | None = None) -> RunCh
             assert world.driver is not None
             world.driver.drain()
         checkpoint = (await ended).checkpoint
-        await world.performer.drain()
+        await world.drain()
         left_at.append(world.now())
         assert checkpoint is not None
         if checkpoint.status.is_terminal:

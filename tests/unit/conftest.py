@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from outlast.branch import BODY, Branches, Stillness, TaskFactory, current_branch
+from outlast.branch import BODY, Branches, TaskFactory, current_branch
+from outlast.stillness import Stillness
 from outlast.driver import Handed
 
 WAIT_SECONDS_MAX = 20.0

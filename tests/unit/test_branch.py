@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from outlast.branch import NO_BODY, Branches, Stillness, TaskFactory, current_branch
+from outlast.branch import NO_BODY, Branches, TaskFactory, bodies_with_timers, current_branch
 from outlast.driver import Handed
 from outlast.errors import NotSupportedError, UsageError
 from outlast.scope import inside_body
+from outlast.stillness import Stillness
 
 
 async def named(stage, name):
@@ -446,3 +447,33 @@ def test_body_that_has_ended_awaits_nothing(play):
         assert isinstance(stage.durable("a"), Handed)
 
     play(scenario)
+
+
+def test_timers_of_all_bodies_are_found_in_one_look():
+    """Who asks for many bodies looks once over the loop's timers: a body with one is told apart from one without."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        timed, plain = Branches(loop), Branches(loop)
+
+        async def waiting():
+            await Handed(loop=loop)
+
+        async def with_timer():
+            async with asyncio.timeout(60):
+                await Handed(loop=loop)
+
+        timed.start(with_timer())
+        plain.start(waiting())
+        await asyncio.sleep(0)
+        bodies = bodies_with_timers(loop)
+        assert timed in bodies
+        assert plain not in bodies
+        assert "ctx.timeout" in str(timed.foreign_await(bodies))
+        assert timed.foreign_await(()) is None
+        assert plain.foreign_await(bodies) is None
+        timed.close()
+        plain.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(scenario())

@@ -261,6 +261,19 @@ def test_settings_of_the_role_do_not_change_what_a_transaction_is(database: Post
         strange.close()
 
 
+def test_every_text_can_be_sent_whatever_encoding_the_role_has(postgres_url: str) -> None:
+    """A role, an environment or an address with another encoding changes no text."""
+    name = urlsplit(postgres_url).path[1:]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE \"{name}\" SET client_encoding = 'latin1'")
+    strange = PostgresDatabase(f"{postgres_url}?client_encoding=latin1")
+    try:
+        with strange.transaction() as tx:
+            assert tx.run("SELECT %(text)s", {"text": "日本 \U0001f422"}).all() == [("日本 \U0001f422",)]
+    finally:
+        strange.close()
+
+
 def test_a_stricter_durability_of_the_administrator_stays(database: PostgresDatabase, postgres_url: str) -> None:
     """`remote_apply` is not lowered to `on`."""
     name = urlsplit(postgres_url).path[1:]

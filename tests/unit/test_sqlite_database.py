@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from outlast.database.sqlite import SqliteDatabase
+from outlast.database.sqlite import Journal, SqliteDatabase
 from outlast.database.sqlite.connection import has_safe_wal
 from outlast.database.sqlite.refusals import translated
 from outlast.database.transaction import Refusal, RefusedError
@@ -369,6 +369,31 @@ def test_an_error_in_the_middle_of_a_commit_leaves_it_open(database: SqliteDatab
     with database.transaction() as tx:
         tx.run("INSERT INTO item (name) VALUES ('b')")
     assert names(database) == ["b"]
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_file_that_was_moved_takes_nothing_more(tmp_path: Path, journal: Journal, is_replaced: bool) -> None:
+    """What is written into a file without a name is lost: it is refused, also by readers, until the file is back."""
+    file, elsewhere = tmp_path / "thing.db", tmp_path / "elsewhere.db"
+    database = SqliteDatabase(file, journal=journal)
+    with database.transaction() as tx:
+        tx.run("CREATE TABLE thing (id INTEGER PRIMARY KEY)")
+    with database.reading() as tx:
+        tx.run("SELECT id FROM thing")
+    file.rename(elsewhere)
+    if is_replaced:
+        file.touch()
+    with pytest.raises(UnavailableError, match="moved, deleted or replaced"), database.transaction() as tx:
+        tx.run("INSERT INTO thing VALUES (1)")
+    with pytest.raises(UnavailableError, match="moved, deleted or replaced"), database.reading() as tx:
+        tx.run("SELECT id FROM thing")
+    elsewhere.rename(file)
+    with database.transaction() as tx:
+        tx.run("INSERT INTO thing VALUES (2)")
+    with database.reading() as tx:
+        assert tx.run("SELECT id FROM thing").all() == [(2,)]
+    database.close()
 
 
 def test_a_closed_database_stays_closed(database: SqliteDatabase) -> None:

@@ -136,7 +136,7 @@ def test_call_back_that_raises_does_not_hold_up_other_bodies():
     """One body's trouble is reported and is not the others'."""
 
     async def scenario():
-        from outlast.branch import Stillness
+        from outlast.stillness import Stillness
 
         loop = asyncio.get_running_loop()
         complaints, called = [], []

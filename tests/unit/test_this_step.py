@@ -72,6 +72,25 @@ def test_progress_reaches_the_listener_from_any_thread():
     assert reports == [(attempt, Progress(1, None, "")), (attempt, Progress(2, 10, "half"))]
 
 
+@pytest.mark.parametrize(("done", "total"), [("half", None), (None, None), (float("nan"), None), (1, float("inf")), (10**400, None), (1, "ten"), (1j, None)])
+def test_progress_that_is_no_finite_number_is_refused(done, total):
+    """It is named in the step that reports it; stored beside others' reports it would void them all."""
+    reports = []
+    with pytest.raises(UsageError, match="write a finite number"):
+        attempt_of(reports).progress(done, total)
+    assert reports == []
+
+
+def test_a_note_is_kept_as_every_database_takes_it():
+    """NUL and lone surrogates are escaped, what is no text is told as text, and a whole document is cut."""
+    reports = []
+    for note in ("a\0b\udc80", 7, "x" * 5_000):
+        attempt_of(reports).progress(1, note=note)
+    notes = [progress.note for _, progress in reports]
+    assert notes[:2] == ["a\\0b\\udc80", "7"]
+    assert len(notes[2]) < 1_100
+
+
 def test_a_told_attempt_says_so_to_every_thread():
     """A step in a thread ends early by asking."""
     attempt, told, seen = attempt_of(), threading.Event(), []

@@ -85,6 +85,13 @@ class Database(Protocol):
         """Return the database's own time."""
         ...
 
+    def interrupt(self) -> None:
+        """End the calls that are under way, whatever they wait for: they raise as when a connection breaks.
+
+        For a stop whose time is over. May be called from any thread; calls that begin later are not touched.
+        """
+        ...
+
     def close(self) -> None:
         """Close all connections. It may be called twice; a closed database is not opened again."""
         ...

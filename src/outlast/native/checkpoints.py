@@ -32,6 +32,7 @@ import msgspec
 from outlast.branch import detached
 from outlast.database.transaction import Refusal, RefusedError, Transaction
 from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, SchemaError, UnavailableError
+from outlast.failure import Failure
 from outlast.limits import CHECKPOINTS_WAITING_MAX, GROUP_BYTES_MAX, GROUP_RECORDS_MAX
 
 from .calls import Backoff, Calls, is_passing
@@ -285,7 +286,13 @@ class Checkpoints:
 def _size(checkpoint: Checkpoint) -> int:
     """Return about how many bytes a checkpoint adds to its group."""
     if isinstance(checkpoint, StepCheckpoint):
-        return 300 + len(checkpoint.record.result or "")
+        return 300 + len(checkpoint.record.result or "") + _size_of(checkpoint.record.error)
     if isinstance(checkpoint, RunCheckpoint):
-        return 300 + len(checkpoint.output or "")
-    return 1_000 + len(checkpoint.failure.error.message) + len(checkpoint.failure.error.traceback)
+        return 300 + len(checkpoint.output or "") + _size_of(checkpoint.error)
+    return 300 + _size_of(checkpoint.failure.error)
+
+
+def _size_of(failure: Failure | None) -> int:
+    if failure is None:
+        return 0
+    return 700 + len(failure.message) + len(failure.traceback) + _size_of(failure.cause) + sum(map(_size_of, failure.members))

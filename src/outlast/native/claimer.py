@@ -29,7 +29,7 @@ from .executions import Executions
 from .incarnation import Incarnation
 from .runtime import Runtime
 from .selection import choose, oldest_share
-from .store import ClaimContext, ClaimedRun
+from .store import ClaimContext, ClaimedRun, Hold
 
 logger = logging.getLogger("outlast")
 
@@ -185,15 +185,35 @@ class Claimer:
                 self._begin_one(claim, None, incarnation)
         if not again:
             return
-        runtime, holds = self._runtime, [claim.hold for claim in again]
+        try:
+            contexts = await self._read_contexts([claim.hold for claim in again], incarnation)
+        except Exception:  # one row is damaged: read one by one, so that it is found and its neighbours go on
+            logger.exception("histories of claimed runs cannot be read together")
+            for claim in again:
+                await self._begin_apart(claim, incarnation)
+            return
+        for claim in again:
+            if claim.hold in contexts:
+                self._begin_one(claim, contexts[claim.hold], incarnation)
+
+    async def _begin_apart(self, claim: ClaimedRun, incarnation: Incarnation) -> None:
+        try:
+            contexts = await self._read_contexts([claim.hold], incarnation)
+        except Exception as error:
+            logger.exception("run %s: its history cannot be read", claim.id)
+            self._leave(failed(claim, error), incarnation)
+            return
+        if claim.hold in contexts:
+            self._begin_one(claim, contexts[claim.hold], incarnation)
+
+    async def _read_contexts(self, holds: list[Hold], incarnation: Incarnation) -> dict[Hold, ClaimContext]:
+        runtime = self._runtime
         contexts = await runtime.insist(
             "the histories of claimed runs",
             lambda: runtime.read("read_contexts", lambda tx: runtime.store.read_contexts(tx, holds, runtime.at())),
             lambda: incarnation.is_over,
         )
-        for claim in again:
-            if contexts is not None and claim.hold in contexts:
-                self._begin_one(claim, contexts[claim.hold], incarnation)
+        return contexts or {}
 
     def _begin_one(self, claim: ClaimedRun, context: ClaimContext | None, incarnation: Incarnation) -> None:
         if incarnation.is_over:  # it was ended since it claimed: others may have the run by now

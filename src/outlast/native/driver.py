@@ -18,29 +18,33 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
 
-from outlast.branch import NO_BODY, BranchClosed, Branches, Stillness
+from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
 from outlast.driver import Handed, RunFacts, StepCall, Timer
-from outlast.errors import CancelRequested, HistoryMismatchError, LimitExceededError, OutlastError, PayloadError, StepFailedError, StepStuckError
+from outlast.errors import CancelRequested, HistoryMismatchError, OutlastError, PayloadError, StepFailedError, StepStuckError
 from outlast.failure import Failure
-from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, SUSPECT_AFTER_LOSSES
+from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.step_key import StepKey
+from outlast.stillness import Stillness
 from outlast.task import Task
 
+from .body import Body
 from .call import Call, CallState
 from .checkpoints import Checkpoints, Landing
+from .encoding import headers_from_json
 from .ending import Ending, ended_with, failed, parked, released, succeeded
 from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind
 from .parking import Park, Stuck, parking_of
 from .performer import Performer
+from .recorder import Recorder
 from .replay import NOT_STARTED, Found, Replay
 from .replay_log import ReplayLog
-from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
+from .store import ClaimedRun
 
 logger = logging.getLogger("outlast")
 
@@ -84,21 +88,16 @@ class NativeDriver:
         self.services = services
         self.checkpoints = checkpoints
         self._performer = performer
-        self._stillness = stillness
         self._loop = asyncio.get_running_loop()
         self._clock = now
         self._on_end = on_end
         self._is_loop_ending = is_loop_ending
         self._replay = Replay(history)
-        self._branches = Branches(self._loop)
+        self._recorder = Recorder(claim, history, self._replay, checkpoints, now)
+        self._body = Body(self._loop, stillness)
         self._calls: dict[StepKey, Call] = {}
         self._failed_keys: dict[str, StepKey] = {}
         self._now = claim.started_at
-        self._needs_look = False
-        self._is_settling = False
-        self._record_count = len(history.records)
-        self._record_bytes = history.record_bytes
-        self._root: asyncio.Task[Any] | None = None
         self._told: CancelRequested | None = None
         self._has_progress = False
 
@@ -123,7 +122,7 @@ class NativeDriver:
 
     def wait(self, key: StepKey, timer: Timer) -> Handed:
         kind = RecordKind.TIMEOUT if timer.is_timeout else RecordKind.SLEEP
-        self._needs_look = self._needs_look or timer.is_timeout
+        self._body.has_timeout = self._body.has_timeout or timer.is_timeout
         return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, timer=timer))
 
     def give_up(self, key: StepKey) -> None:
@@ -135,7 +134,7 @@ class NativeDriver:
             return
         self._performer.stop(call, "the body gave this step up")
         if call.kind is not RecordKind.TIMEOUT and not call.is_recorded:
-            self._keep(call, self._record(call, Outcome.GIVEN_UP))
+            self._keep(call, Outcome.GIVEN_UP)
         self._settle()
 
     def _ask(self, call: Call) -> Handed:
@@ -176,8 +175,7 @@ class NativeDriver:
             body = self.task.body(context, self.task.input.decode(self.claim.input, "input"))
         else:
             body = self.task.body(context)
-        self._root = self._branches.start(body)
-        self._root.add_done_callback(self._body_ended, context=NO_BODY)
+        self._body.start(body, self._body_ended)
 
     def _begin(self, call: Call) -> None:
         """Perform what has no record."""
@@ -210,7 +208,7 @@ class NativeDriver:
             self._set_timer(call, call.due_at)
         elif call.timer is not None:
             call.state = CallState.PERFORMING
-            self._keep(call, self._record(call, Outcome.RESULT, result="null"))
+            self._keep(call, Outcome.RESULT, result="null")
         elif not self.is_draining:
             self._attempt(call)
 
@@ -221,21 +219,18 @@ class NativeDriver:
     def attempt_succeeded(self, call: Call, result: str, started_at: datetime) -> None:
         """An attempt ended; called by the performer, with the encoded result."""
         if self._is_awaited(call):
-            self._keep(call, self._record(call, Outcome.RESULT, result=result, started_at=started_at))
+            self._keep(call, Outcome.RESULT, result=result, started_at=started_at)
 
-    def attempt_failed(self, call: Call, failure: Failure, started_at: datetime, retry_in: Any) -> None:
+    def attempt_failed(self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta | None) -> None:
         """An attempt ended with an error; `retry_in` is the delay before the next, None after the last one."""
         if not self._is_awaited(call):
             return
         call.attempts += 1
         call.last_attempt += 1
         if retry_in is None:
-            self._keep(call, self._record(call, Outcome.ERROR, error=failure, started_at=started_at))
+            self._keep(call, Outcome.ERROR, error=failure, started_at=started_at)
             return
-        now = self._clock()
-        attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
-        checkpoint = FailureCheckpoint(self.hold, self.claim.generation, attempt)
-        self.checkpoints.add(checkpoint, lambda landing, error: self._failure_landed(call, attempt, landing, error))
+        self._recorder.keep_attempt(call, failure, started_at, retry_in, functools.partial(self._failure_landed, call))
 
     def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
         if landing is not Landing.KEPT:
@@ -249,19 +244,10 @@ class NativeDriver:
         return self._is_going_on and self._calls.get(call.key) is call
 
     # --- records ---------------------------------------------------------------------------------------------------------
-    def _record(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> Record:
-        attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
-        return Record(call.key, self._replay.join_flush(), call.kind, outcome, call.digest, attempts, self._clock(), result, error, started_at)
-
-    def _keep(self, call: Call, record: Record) -> None:
-        call.is_recorded = True
-        self._record_count += 1
-        self._record_bytes += len(record.result or "")
-        if self._record_count > HISTORY_RECORDS_MAX or self._record_bytes > HISTORY_BYTES_MAX:
-            self._loop.call_soon(self._fail, _too_long(self._record_count, self._record_bytes), context=NO_BODY)
-            return
-        checkpoint = StepCheckpoint(self.hold, self.claim.generation, record)
-        self.checkpoints.add(checkpoint, lambda landing, error: self._landed(record, landing, error))
+    def _keep(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> None:
+        problem = self._recorder.keep(call, outcome, self._landed, result=result, error=error, started_at=started_at)
+        if problem is not None:
+            self._loop.call_soon(self._fail, problem, context=NO_BODY)
 
     def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
         if landing is not Landing.KEPT:
@@ -271,7 +257,7 @@ class NativeDriver:
         self._has_progress = True
         if self.phase is not Phase.RUNNING:
             return
-        if self._branches.has_branched or self._needs_look:
+        if self._body.has_to_be_watched:
             self._settle()
         else:
             self._at_standstill()
@@ -288,21 +274,10 @@ class NativeDriver:
     # --- standstill --------------------------------------------------------------------------------------------------------
     def _settle(self) -> None:
         """Decide what is next as soon as the body stands still."""
-        if self._branches.has_branched or self._needs_look:
-            self._stillness.when_still(self._branches, self._at_standstill)
-        elif not self._is_settling:
-            self._is_settling = True
-            self._loop.call_soon(self._settled, context=NO_BODY)
-
-    def _settled(self) -> None:
-        self._is_settling = False
-        if self._branches.has_branched or self._needs_look:
-            self._settle()
-        else:
-            self._at_standstill()
+        self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        if not self._is_going_on or self._root is None or self._root.done():
+        if not self._is_going_on or not self._body.is_awaiting:
             return
         record = self._replay.next_record()
         if record is not None:
@@ -339,7 +314,7 @@ class NativeDriver:
             self._settle()
             return
         self._now = max(self._now, record.finished_at)
-        if self._branches.has_branched or self._needs_look or self._replay.has_ready:
+        if self._body.has_to_be_watched or self._replay.has_ready:
             self._settle()
         if record.outcome is Outcome.ERROR and record.error is not None:
             text = str(record.key)
@@ -401,12 +376,12 @@ class NativeDriver:
                 call.future.set_exception(CancelRequested(reason))
                 call.future.exception()  # a branch that nobody awaits must not be reported as a forgotten error
             self._performer.stop(call, reason)
-        self._branches.interrupt()
+        self._body.interrupt()
 
     @property
     def root(self) -> asyncio.Task[Any] | None:
         """The body's own task, once it has begun."""
-        return self._root
+        return self._body.root
 
     def end_told(self, ending: Ending) -> None:
         """Enter the end of a body that was told, whether it ended by itself or not."""
@@ -432,7 +407,7 @@ class NativeDriver:
         self.phase = Phase.ENDING
         for call in self._calls.values():
             self._performer.stop(call, "the run left this worker")
-        self._branches.close()
+        self._body.close()
         self._on_end(self, ending)
 
     def over(self) -> None:
@@ -440,9 +415,9 @@ class NativeDriver:
         self.phase = Phase.OVER
 
     # --- being watched ---------------------------------------------------------------------------------------------------------
-    def foreign_await(self) -> str | None:
-        """Return where the body awaits something that is not durable."""
-        return self._branches.foreign_await()
+    def foreign_await(self, timed: Collection[Branches | None] | None = None) -> str | None:
+        """Return where the body awaits something that is not durable; see `Branches.foreign_await`."""
+        return self._body.foreign_await(timed)
 
     def look_again(self) -> None:
         """Decide once more what is next: something has changed that no call shows."""
@@ -471,13 +446,4 @@ class NativeDriver:
 
 
 def _facts(claim: ClaimedRun) -> RunFacts:
-    from .encoding import headers_from_json
-
     return RunFacts(claim.id, claim.kind, claim.version, claim.generation, claim.seed, claim.deadline_at, headers_from_json(claim.headers))
-
-
-def _too_long(records: int, size: int) -> LimitExceededError:
-    return LimitExceededError(
-        f"the history has {records:,} records and {size:,} bytes of results; at most {HISTORY_RECORDS_MAX:,} and {HISTORY_BYTES_MAX:,} are kept for a run. "
-        "Return less from steps (a path instead of content), or split the task"
-    )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, overload
@@ -25,6 +26,7 @@ from outlast.task_ref import TaskRef
 from .backend import Backend
 from .calls import Calls
 from .enqueuer import Enqueuer
+from .interrupting import interrupting_after
 from .new_run import NO_INPUT, checked_text, new_run
 from .outcome import decoded_result
 from .reading import NativeInspector, NativeOperator, checked_run_id
@@ -39,6 +41,8 @@ I = TypeVar("I")
 O = TypeVar("O")
 logger = logging.getLogger("outlast")
 
+_STOP_MARGIN_SECONDS = 0.5  # a stop ends by itself within its time-out, unless the database is silent
+_CLOSE_SECONDS = 2.0  # what is under way after a stop is at most an enqueue of somebody who is told all the same
 CAPABILITIES = Capabilities(engine="native")
 
 
@@ -137,20 +141,24 @@ class NativeEngine:
         await self.stop(timeout=timeout)
         self._is_closed = True
         runtime, self._runtime = self._runtime, None
-        if runtime is not None:
-            await runtime.cancel_spawned()
-        # Also without a runtime: a migration, or an opening that was refused, has opened connections.
-        await asyncio.get_running_loop().run_in_executor(None, self._close_connections)
+        with self._interrupting_after(_CLOSE_SECONDS):
+            if runtime is not None:
+                await runtime.cancel_spawned()
+            await asyncio.get_running_loop().run_in_executor(None, self._close_connections, runtime)
+
+    def _close_connections(self, runtime: Runtime | None) -> None:
+        """Also without a runtime: a migration, or an opening that was refused, has opened connections."""
         if runtime is not None:
             runtime.calls.close()
             runtime.pulse_calls.close()
-
-    def _close_connections(self) -> None:
         self._backend.wakes.close()
         self._backend.liveness.close()
         self._backend.database.close()
         if self._pulse.database is not self._backend.database:
             self._pulse.database.close()
+
+    def _interrupting_after(self, seconds: float) -> AbstractContextManager[None]:
+        return interrupting_after(seconds, (self._backend.database, self._pulse.database))
 
     # --- accepting -----------------------------------------------------------------------------------------------------------
     @overload
@@ -346,7 +354,8 @@ class NativeEngine:
             if worker is None:
                 return []
             try:
-                return await worker.stop(limit)
+                with self._interrupting_after(limit.total_seconds() + _STOP_MARGIN_SECONDS):
+                    return await worker.stop(limit)
             finally:
                 await self._services.leave()
 

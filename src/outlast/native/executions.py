@@ -11,10 +11,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from outlast.branch import Stillness
+import msgspec
+
 from outlast.errors import OutlastError
+from outlast.failure import Failure
 from outlast.limits import CANCEL_GRACE
 from outlast.run import RunStatus
+from outlast.stillness import Stillness
 
 from .activity import Activities
 from .checkpoints import Checkpoints, Landing
@@ -27,6 +30,8 @@ from .store import ClaimContext, ClaimedRun, Hold
 from .telling import tell
 
 logger = logging.getLogger("outlast")
+
+_UNSTORABLE = Failure("outlast.Unstorable", "the run failed, and its error cannot be stored; the worker's log has it")
 
 
 class Executions:
@@ -123,6 +128,9 @@ class Executions:
             self._runtime.spawn(self._resolve_refusal(driver))
         elif landing is Landing.BAD and checkpoint.status is not RunStatus.FAILED:
             self._write_end(driver, failed(driver.claim, error or OutlastError("the database cannot store the result")))
+        elif landing is Landing.BAD and checkpoint.error != _UNSTORABLE:
+            bare = msgspec.structs.replace(checkpoint, error=_UNSTORABLE, warnings=(), failed_key=None, verdict=None)
+            self._write_end(driver, Ending(bare, _UNSTORABLE.message))
         else:
             self._forget(driver)
 

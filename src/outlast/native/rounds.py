@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from outlast.branch import bodies_with_timers
 from outlast.errors import OutlastError
 from outlast.ids import jitter
 from outlast.limits import (
@@ -148,9 +149,10 @@ class Rounds:
     async def _report_foreign(self) -> None:
         """Name bodies that have awaited something of their own at two looks: it keeps them in memory with their slot."""
         seen: dict[NativeDriver, str] = {}
+        timed = bodies_with_timers(asyncio.get_running_loop())
         for driver in list(self._executions.registry.values()):
             if driver.phase is Phase.RUNNING and not driver.is_performing:
-                place = driver.foreign_await()
+                place = driver.foreign_await(timed)
                 if place is not None:
                     seen[driver] = place
                 elif driver in self._suspicious:

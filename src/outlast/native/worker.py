@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from outlast.branch import Stillness, TaskFactory
+from outlast.branch import TaskFactory
 from outlast.limits import CANCEL_GRACE
+from outlast.stillness import Stillness
 
 from .claimer import Claimer
 from .driver import NativeDriver

@@ -24,7 +24,7 @@ def parse_address(url: str) -> dict[str, str]:
         raise UsageError("the PostgreSQL address cannot be read: write postgresql://user@host:5432/database, special characters as %XX") from None
     if settings.pop("options", None) is not None:
         raise UsageError("start-up options do not pass a connection pooler: set them with ALTER ROLE or ALTER DATABASE, and leave `options` out of the address")
-    return _DEFAULTS | {name: str(value) for name, value in settings.items()}
+    return _DEFAULTS | {name: str(value) for name, value in settings.items()} | _FIXED
 
 
 def shown_address(settings: dict[str, str]) -> str:
@@ -34,6 +34,8 @@ def shown_address(settings: dict[str, str]) -> str:
     return f"postgresql://{user}{host}:{settings.get('port', '5432')}/{settings.get('dbname', settings.get('user', ''))}"
 
 
+# Whatever the role, the database or the environment says: in a smaller encoding most of Unicode could not be sent.
+_FIXED = {"client_encoding": "UTF8"}
 _DEFAULTS = {
     "connect_timeout": str(int(ENQUEUE_TIMEOUT.total_seconds())),
     # A peer that vanished without a word is noticed after ten seconds, idle or in the middle of a request.

@@ -4,8 +4,10 @@ psycopg_pool is not used: it makes connections on threads of its own, so that wh
 it took too long, and not that the password is wrong or the server is down.
 """
 
+import contextlib
 import os
 import select
+import socket
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -29,6 +31,7 @@ class Connections:
         self._free = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._taken: set[Connection] = set()
         self._process: int | None = None
         self._is_closed = False
 
@@ -41,21 +44,35 @@ class Connections:
         if not self._free.acquire(timeout=self._timeout.total_seconds()):
             raise UnavailableError(f"all {self._size} connections were in use for {self._timeout.total_seconds():g} s")
         try:
-            return self._pop_idle() or self._make()
+            connection = self._pop_idle() or self._make()
         except BaseException:
             self._free.release()
             raise
+        with self._lock:
+            self._taken.add(connection)
+        return connection
 
     def give_back(self, connection: Connection) -> None:
         """Keep the connection for the next caller, unless it is broken or in the middle of something."""
         is_usable = not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
         with self._lock:
+            self._taken.discard(connection)
             is_kept = is_usable and not self._is_closed
             if is_kept:
                 self._idle.append(connection)
         if not is_kept:
             connection.close()
         self._free.release()
+
+    def interrupt(self) -> None:
+        """Shut the sockets of connections in use, so that whoever waits on one is told at once.
+
+        A server or a proxy that has gone silent answers neither a query nor a request to cancel it; libpq would wait.
+        """
+        with self._lock:
+            for connection in self._taken:
+                with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
+                    end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         with self._lock:

@@ -66,6 +66,9 @@ class PostgresDatabase:
         """Make a connection to the server itself that belongs to the caller, who closes it."""
         return _connect(self._direct_settings, f"{self._application} {role}")
 
+    def interrupt(self) -> None:
+        self._connections.interrupt()
+
     def close(self) -> None:
         self._connections.close()
 

@@ -60,6 +60,15 @@ def open_connection(path: Path, busy_timeout: timedelta, *, is_reader: bool) -> 
     return connection
 
 
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells this file from any other, or None when there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _ensure_file(path: Path) -> None:
     """Make the file, readable by its owner only: it holds what users pass to tasks. SQLite gives its journal the same mode."""
     if not path.parent.is_dir():

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from outlast.clock import Clock, SystemClock
-from outlast.errors import CommitUnknownError, UsageError
+from outlast.errors import CommitUnknownError, UnavailableError, UsageError
 from outlast.ids import jitter
 from outlast.limits import SQLITE_BUSY_TIMEOUT
 
-from .connection import Journal, ensure_supported, open_connection, set_journal
+from .connection import Journal, ensure_supported, file_identity, open_connection, set_journal
 from .refusals import is_busy, is_connection_spoilt, primary_code, translated
 from .transaction import SqliteTransaction
 from .turn import Turn
@@ -54,6 +54,7 @@ class SqliteDatabase:
         self._is_rollback_journal = True
         self._is_closed = False
         self._process: int | None = None
+        self._file: tuple[int, int] | None = None
 
     @property
     def url(self) -> str:
@@ -68,6 +69,7 @@ class SqliteDatabase:
         if self._reading.is_mine:
             raise UsageError("a reading transaction is open in this thread: end it before one that writes begins, whose commit would wait for it")
         with self._writing:
+            self._ensure_same_file()
             connection = self._open_writer()
             self._begin(connection, "BEGIN IMMEDIATE")
             transaction = SqliteTransaction(connection, str(self.path))
@@ -84,6 +86,7 @@ class SqliteDatabase:
     def reading(self) -> Iterator[SqliteTransaction]:
         self._ensure_usable()
         with self._reading:
+            self._ensure_same_file()
             connection = self._open_reader()
             self._begin(connection, "BEGIN")
             transaction = SqliteTransaction(connection, str(self.path))
@@ -91,6 +94,12 @@ class SqliteDatabase:
                 yield transaction
             finally:
                 self._undo(connection, transaction.cause)
+
+    def interrupt(self) -> None:
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                with suppress(sqlite3.ProgrammingError):  # closed meanwhile
+                    connection.interrupt()
 
     def close(self) -> None:
         self._is_closed = True
@@ -111,6 +120,17 @@ class SqliteDatabase:
         elif self._process != process:
             raise UsageError(f"{self.path} was opened before this process was forked: SQLite's locks do not go over a fork. Connect after it")
 
+    def _ensure_same_file(self) -> None:
+        """Refuse to go on in a file that nobody would ever find again.
+
+        Under write-ahead logging SQLite itself would not notice. Nothing is opened anew: what was left beside the old file
+        would be taken for the new one's. A file that is put back is used again.
+        """
+        if self._file is not None and file_identity(self.path) != self._file:
+            raise UnavailableError(
+                f"{self.path} was moved, deleted or replaced while it was open: stop every process that uses it, put the right file there and start again"
+            )
+
     def _open_writer(self) -> sqlite3.Connection:
         if self._writer is None:
             connection = open_connection(self.path, self._busy_timeout, is_reader=False)
@@ -120,11 +140,13 @@ class SqliteDatabase:
                 connection.close()
                 raise
             self._writer = connection
+            self._file = file_identity(self.path)
         return self._writer
 
     def _open_reader(self) -> sqlite3.Connection:
         if self._reader is None:
             self._reader = open_connection(self.path, self._busy_timeout, is_reader=True)
+            self._file = file_identity(self.path)
         return self._reader
 
     def _begin(self, connection: sqlite3.Connection, statement: str) -> None:

@@ -6,13 +6,12 @@ from typing import Any
 
 from outlast.database.transaction import Rows, Transaction
 from outlast.native.encoding import batch_to_json, failure_to_json
-from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, RunCheckpoint, StepCheckpoint
+from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
 
 from .parameters import SQL, key_columns
 from .transition import change_runs, checkpoint_columns, retire_records
 
-Identity = tuple[Any, ...]
-Queued = list[tuple[Rows, dict[Identity, Checkpoint]]]
+Sent = tuple[Rows, Sequence[Checkpoint]]
 
 
 class Committing:
@@ -20,28 +19,27 @@ class Committing:
 
     def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Callable[[], list[Checkpoint]]:
         steps, failures, changes = _sorted(checkpoints)
-        queued: Queued = []
+        sent: list[Sent] = []
         if steps:
-            queued.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([_step_columns(each) for each in steps])}), _by_identity(steps)))
+            sent.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([_step_columns(each) for each in steps])}), steps))
         if failures:
-            rows = tx.run(SQL["insert_failures"], {"batch": batch_to_json([_failure_columns(each) for each in failures])})
-            queued.append((rows, _by_identity(failures)))
+            sent.append((tx.run(SQL["insert_failures"], {"batch": batch_to_json([_failure_columns(each) for each in failures])}), failures))
         if changes:
-            queued.append(_change(tx, changes, now))
-        return lambda: [checkpoint for rows, sent in queued for checkpoint in _refused(rows, sent)]
+            sent.append((_change(tx, changes, now), changes))
+        return lambda: [checkpoint for rows, group in sent for checkpoint in _refused(rows, group)]
 
     def find_kept(self, tx: Transaction, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         steps, failures, changes = _sorted(checkpoints)
-        queued: Queued = []
+        queued: list[Rows] = []
         if steps:
-            queued.append((tx.run(SQL["find_records"], {"batch": batch_to_json([_place(each) for each in steps])}), _by_identity(steps)))
+            queued.append(tx.run(SQL["find_records"], {"batch": batch_to_json([_place(each) for each in steps])}))
         if failures:
-            queued.append((tx.run(SQL["find_failures"], {"batch": batch_to_json([_place(each) for each in failures])}), _by_identity(failures)))
+            queued.append(tx.run(SQL["find_failures"], {"batch": batch_to_json([_place(each) for each in failures])}))
         if changes:
             batch = [{"id": each.hold.run_id, "token": each.hold.token, "status": each.status} for each in changes]
-            queued.append((tx.run(SQL["find_changes"], {"batch": batch_to_json(batch)}), _by_identity(changes)))
-        kept = {id(sent[row]) for rows, sent in queued for row in rows.all()}
-        return [each for each in checkpoints if id(each) in kept]
+            queued.append(tx.run(SQL["find_changes"], {"batch": batch_to_json(batch)}))
+        kept = {row for rows in queued for row in rows.all()}
+        return [each for each in checkpoints if _identity(each) in kept]
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
         latest = {(row.hold, row.key): row for row in rows}  # one statement cannot write a row twice
@@ -61,35 +59,28 @@ def _run_id(checkpoint: Checkpoint) -> str:
     return checkpoint.hold.run_id
 
 
-def _identity(checkpoint: Checkpoint) -> Identity:
-    """Return what the statements return for a checkpoint that was kept."""
+def _identity(checkpoint: Checkpoint) -> tuple[Any, ...]:
+    """Return what the statements return first of a checkpoint that was kept."""
     if isinstance(checkpoint, RunCheckpoint):
-        return (checkpoint.hold.run_id,)
-    if isinstance(checkpoint, StepCheckpoint):
-        key = checkpoint.record.key
-        return checkpoint.hold.run_id, key.path_text, key.name, key.number
-    key = checkpoint.failure.key
-    return checkpoint.hold.run_id, key.path_text, key.name, key.number, checkpoint.failure.attempt
+        return tuple(checkpoint.hold)
+    key, attempt = (checkpoint.record.key, ()) if isinstance(checkpoint, StepCheckpoint) else (checkpoint.failure.key, (checkpoint.failure.attempt,))
+    return *checkpoint.hold, checkpoint.generation, key.path_text, key.name, key.number, *attempt
 
 
-def _by_identity(checkpoints: Sequence[Checkpoint]) -> dict[Identity, Checkpoint]:
-    return {_identity(checkpoint): checkpoint for checkpoint in checkpoints}
-
-
-def _refused(rows: Rows, sent: dict[Identity, Checkpoint]) -> list[Checkpoint]:
+def _refused(rows: Rows, sent: Sequence[Checkpoint]) -> list[Checkpoint]:
     if rows.count == len(sent):  # almost always, and then the rows need not be read
         return []
-    width = len(next(iter(sent)))  # a statement may return more than what identifies the row
-    kept = {row[:width] for row in rows.all()}
-    return [checkpoint for identity, checkpoint in sent.items() if identity not in kept]
+    identities = [_identity(checkpoint) for checkpoint in sent]
+    kept = {row[: len(identities[0])] for row in rows.all()}  # a statement may return more than what identifies the row
+    return [checkpoint for checkpoint, identity in zip(sent, identities, strict=True) if identity not in kept]
 
 
-def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | None) -> tuple[Rows, dict[Identity, Checkpoint]]:
+def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | None) -> Rows:
     rows = change_runs(tx, [checkpoint_columns(each) for each in changes], now)
-    retiring = {each.hold.run_id: each.retire for each in changes if each.retire is not None}
+    retiring = {each.hold: each.retire for each in changes if each.retire is not None}
     if retiring:  # rare, and worth the round trip: only a run that was changed loses its record
-        retire_records(tx, [(run_id, retiring[run_id]) for run_id, _ in rows.all() if run_id in retiring])
-    return rows, _by_identity(changes)
+        retire_records(tx, [(run_id, retiring[Hold(run_id, token)]) for run_id, token, _ in rows.all() if (run_id, token) in retiring])
+    return rows
 
 
 def _step_columns(checkpoint: StepCheckpoint) -> dict[str, Any]:

@@ -44,8 +44,12 @@ class PostgresLiveness:
         return worker_id in self._held
 
     def release(self, worker_id: int) -> None:
+        """Give the lock back. The last one ends with its session, which waits for nobody, not even a silent server."""
         if worker_id in self._held:
             self._held.discard(worker_id)
+            if not self._held:
+                self._drop()
+                return
             with contextlib.suppress(UnavailableError):
                 self._ask("release_session_lock", worker_id)
 

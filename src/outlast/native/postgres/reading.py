@@ -1,6 +1,6 @@
 """Reading: what people, handles and callers ask about runs. It changes nothing and needs no class of the user's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from outlast.database.transaction import Transaction
@@ -9,6 +9,7 @@ from outlast.native.encoding import failure_from_json, headers_from_json, texts_
 from outlast.native.store import RunFilter
 from outlast.native.view import Activity, explained, open_views, record_view
 from outlast.run import RunStatus, RunView, StepView
+from outlast.step_key import StepKey
 
 from .contexts import failed_attempt_from_row, read_parts, record_from_row, wait_from_row
 from .parameters import SQL, array, step_key
@@ -37,27 +38,32 @@ class Reading:
         if not is_run_id(run_id):
             return []
         records = [record_from_row(row) for row in read_parts(tx, [run_id], "read_records")[0][run_id]]
-        return [*map(record_view, records), *_opened(tx, [run_id])[run_id]]
+        return [*map(record_view, records), *_opened(tx, {run_id: {record.key for record in records}})[run_id]]
 
 
 def _views(tx: Transaction, run_ids: Sequence[str]) -> list[RunView]:
     rows = tx.run(SQL["find_run"], {"runs": array(run_ids)}).all() if run_ids else []
-    opened = _opened(tx, [row[0] for row in rows if row[12] is None])
+    opened = _opened(tx, _recorded(tx, [row[0] for row in rows if row[12] is None]))
     return [explained(_view(row), opened.get(row[0], []), is_queue_paused=row[25]) for row in rows]
 
 
-def _opened(tx: Transaction, run_ids: Sequence[str]) -> dict[str, list[StepView]]:
-    if not run_ids:
-        return {}
-    recovered, failures, waits, activity = read_parts(tx, run_ids, "list_recovered_keys", "read_failures", "read_waits", "read_progress")
+def _recorded(tx: Transaction, run_ids: Sequence[str]) -> dict[str, set[StepKey]]:
+    """Return which of the keys that failed or reported before have a record: those are over."""
+    (recovered,) = read_parts(tx, run_ids, "list_recovered_keys")
+    return {run_id: {step_key(path, name, number) for path, name, number in recovered[run_id]} for run_id in run_ids}
+
+
+def _opened(tx: Transaction, recorded: Mapping[str, set[StepKey]]) -> dict[str, list[StepView]]:
+    """Return what is open of each run, apart from the keys that are over."""
+    failures, waits, activity = read_parts(tx, list(recorded), "read_failures", "read_waits", "read_progress")
     return {
         run_id: open_views(
-            {step_key(path, name, number) for path, name, number in recovered[run_id]},
+            recorded[run_id],
             map(failed_attempt_from_row, failures[run_id]),
             map(wait_from_row, waits[run_id]),
             map(_activity, activity[run_id]),
         )
-        for run_id in run_ids
+        for run_id in recorded
     }
 
 

@@ -19,7 +19,7 @@ from .parameters import SQL, key_columns
 
 
 def change_runs(tx: Transaction, changes: Sequence[dict[str, Any]], now: datetime | None) -> Rows:
-    """Change runs, and return the id of each that was changed."""
+    """Change runs, and return id, token and lane of each that was changed."""
     return tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
 
 

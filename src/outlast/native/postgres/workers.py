@@ -64,7 +64,7 @@ class Workers:
         keys = _keys(tx, sorted(dead))
         canceled = {run_id for run_id, is_canceled in counted.all() if is_canceled}
         changes = [_change(each, each.hold.run_id in canceled, keys.get(each.hold.run_id)) for each in ordered]
-        return {lane for run_id, lane in change_runs(tx, changes, now).all() if run_id not in dead}
+        return {lane for run_id, _, lane in change_runs(tx, changes, now).all() if run_id not in dead}
 
     def try_watch(self, tx: Transaction) -> bool:
         return bool(tx.run(SQL["try_watch"], {"key": _WATCH_LOCK}).all()[0][0])

@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from outlast.database.transaction import Transaction
-from outlast.limits import PAGE
+from outlast.limits import WARNINGS_MAX
 from outlast.native.encoding import batch_to_json, failure_to_json
 from outlast.native.history import RecordKind
 from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
-from outlast.run import RunStatus
 from outlast.step_key import StepKey
 
 from .ending import End, Ending
@@ -39,11 +38,13 @@ class Committing(Ending):
         if not steps:
             return []
         kept = tx.run(self._sql["insert_records"], {"batch": batch_to_json([_step_row(step) for step in steps])}).count
-        if waits := [_key_row(step, step.record.key) for step in steps if step.record.kind is not RecordKind.STEP]:
+        refused = [] if kept == len(steps) else self._stale(tx, steps)
+        ended = [step for step in steps if step not in refused] if refused else steps
+        if waits := [_key_row(step, step.record.key) for step in ended if step.record.kind is not RecordKind.STEP]:
             tx.run(self._sql["delete_ended_waits"], {"batch": batch_to_json(waits)})
         if (row := tx.run(self._sql["has_activity"]).first()) is not None and row[0]:
-            tx.run(self._sql["delete_ended_activity"], {"batch": batch_to_json([_key_row(step, step.record.key) for step in steps])})
-        return [] if kept == len(steps) else self._stale(tx, steps)
+            tx.run(self._sql["delete_ended_activity"], {"batch": batch_to_json([_key_row(step, step.record.key) for step in ended])})
+        return refused
 
     def _record_failures(self, tx: Transaction, failures: Sequence[FailureCheckpoint]) -> list[FailureCheckpoint]:
         if not failures:
@@ -59,24 +60,24 @@ class Committing(Ending):
     def _let_go(self, tx: Transaction, changes: Sequence[RunCheckpoint], now: int) -> list[RunCheckpoint]:
         ended = self._end(tx, [_end_of(change) for change in changes if change.status.is_terminal], now)
         released = self._release(tx, [change for change in changes if not change.status.is_terminal], now)
-        kept = [change for change in changes if change.hold.run_id in ended | released]
+        kept = [change for change in changes if change.hold in ended | released]
         for change in kept:
             for warning in change.warnings:
-                tx.run(self._sql["add_warning"], {"run": change.hold.run_id, "warning": warning, "limit": PAGE})
+                tx.run(self._sql["add_warning"], {"run": change.hold.run_id, "warning": warning, "limit": WARNINGS_MAX})
             if change.retire is not None:
                 self._retire(tx, change.hold.run_id, change.generation, change.retire)
-        return [] if len(kept) == len(changes) else [change for change in changes if change.hold.run_id not in ended | released]
+        return [] if len(kept) == len(changes) else [change for change in changes if change.hold not in ended | released]
 
-    def _release(self, tx: Transaction, changes: Sequence[RunCheckpoint], now: int) -> set[str]:
+    def _release(self, tx: Transaction, changes: Sequence[RunCheckpoint], now: int) -> set[Hold]:
         if not changes:
             return set()
         rows = tx.run(self._sql["release_runs"], {"batch": batch_to_json([_release_row(change) for change in changes]), "now": now}).all()
-        released = {run_id for (run_id,) in rows}
-        waits = [_wait_row(change, wait.key, wait.kind, wait.due_at) for change in changes if change.hold.run_id in released for wait in change.waits]
+        released = {Hold(*row) for row in rows}
+        waits = [_wait_row(change, wait.key, wait.kind, wait.due_at) for change in changes if change.hold in released for wait in change.waits]
         if waits:
             tx.run(self._sql["insert_waits"], {"batch": batch_to_json(waits)})
         for change in changes:
-            if change.hold.run_id in released and (change.error is not None or change.verdict is not None):
+            if change.hold in released and (change.error is not None or change.verdict is not None):
                 tx.run(self._sql["note_run"], {"run": change.hold.run_id, "error": failure_to_json(change.error), "verdict": change.verdict})
         return released
 
@@ -85,8 +86,8 @@ class Committing(Ending):
         failures = batch_to_json([_failure_row(one) for one in checkpoints if isinstance(one, FailureCheckpoint)])
         kept = {tuple(row) for row in tx.run(self._sql["find_records"], {"batch": steps}).all()}
         kept |= {tuple(row) for row in tx.run(self._sql["find_failures"], {"batch": failures}).all()}
-        holds = _holds([one for one in checkpoints if isinstance(one, RunCheckpoint)])
-        left = {Hold(run_id, token): RunStatus(status) for run_id, token, status in tx.run(self._sql["find_changes"], {"holds": holds}).all()}
+        changes = [{"run": one.hold.run_id, "token": one.hold.token, "status": one.status} for one in checkpoints if isinstance(one, RunCheckpoint)]
+        left = {Hold(*row) for row in tx.run(self._sql["find_changes"], {"batch": batch_to_json(changes)}).all()}
         return [one for one in checkpoints if _is_kept(one, kept, left)]
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
@@ -102,11 +103,9 @@ class Committing(Ending):
             tx.run(self._sql["count_reports"], {"batch": batch_to_json(batch)})
 
 
-def _is_kept(one: Checkpoint, kept: set[tuple[Any, ...]], left: dict[Hold, RunStatus]) -> bool:
+def _is_kept(one: Checkpoint, kept: set[tuple[Any, ...]], left: set[Hold]) -> bool:
     if isinstance(one, RunCheckpoint):
-        found = left.get(one.hold)
-        woken = RunStatus.PENDING if one.status is RunStatus.WAITING else one.status
-        return found is not None and found in (one.status, woken)
+        return one.hold in left
     key, attempt = (one.record.key, ()) if isinstance(one, StepCheckpoint) else (one.failure.key, (one.failure.attempt,))
     return (*one.hold, one.generation, key.path_text, key.name, key.number, *attempt) in kept
 

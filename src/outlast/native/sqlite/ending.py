@@ -40,17 +40,17 @@ class End:
 class Ending(Tables):
     """The part of the store that makes runs terminal."""
 
-    def _end(self, tx: Transaction, ends: Sequence[End], now: int) -> set[str]:
-        """End runs, and return the ids of those that were found as said."""
+    def _end(self, tx: Transaction, ends: Sequence[End], now: int) -> set[Hold]:
+        """End runs, and return the holds of those that were found as said."""
         if not ends:
             return set()
         rows = tx.run(self._sql["end_runs"], {"batch": batch_to_json([_state_row(end) for end in ends]), "now": now}).all()
-        ended = {run_id for (run_id,) in rows}
-        self._keep_ends(tx, [end for end in ends if end.hold.run_id in ended and not (end.is_plain and end.status is RunStatus.SUCCEEDED)])
-        if keyed := [end.hold.run_id for end in ends if end.has_key and end.hold.run_id in ended]:
+        ended = {Hold(*row) for row in rows}
+        self._keep_ends(tx, [end for end in ends if end.hold in ended and not (end.is_plain and end.status is RunStatus.SUCCEEDED)])
+        if keyed := [end.hold.run_id for end in ends if end.has_key and end.hold in ended]:
             tx.run(self._sql["end_keys"], {"run_ids": batch_to_json(keyed)})
         if ended:
-            run_ids = {"run_ids": batch_to_json(sorted(ended))}
+            run_ids = {"run_ids": batch_to_json(sorted(hold.run_id for hold in ended))}
             tx.run(self._sql["delete_waits"], run_ids)
             tx.run(self._sql["delete_activity"], run_ids)
         return ended

@@ -3,7 +3,7 @@
 from outlast.database.migrations import load_migrations
 from outlast.database.sqlite import SqliteDatabase
 from outlast.database.statements import load_statements
-from outlast.errors import SchemaError
+from outlast.errors import SchemaError, UsageError
 
 _PACKAGE = "outlast.native.sqlite"
 CODE_VERSION = 1
@@ -18,6 +18,8 @@ class SqliteSchema:
         self._sql = load_statements(_PACKAGE)
 
     def ensure(self, mode: bool | str) -> None:
+        if mode not in ("create", True, False):
+            raise UsageError(f'migrate is {mode!r}: write "create", True or False')
         if mode is True or (mode == "create" and self._find() is None):
             self.migrate()
         self.check()

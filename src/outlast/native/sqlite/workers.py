@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from outlast.database.transaction import Transaction
-from outlast.limits import CONCURRENCY_MAX, PAGE_MAX
+from outlast.limits import PAGE_MAX
 from outlast.native.encoding import batch_to_json
 from outlast.native.store import Hold, NewWorker, Orphan, Recovery, WorkerRow
 
@@ -37,7 +37,7 @@ class Workers(Ending):
         return tx.run(self._sql["end_worker"], asked).count == 1
 
     def list_workers(self, tx: Transaction, *, only_alive: bool, now: datetime | None = None) -> list[WorkerRow]:
-        asked = {"only_alive": only_alive, "now": self._now(now), "counted": CONCURRENCY_MAX, "limit": PAGE_MAX}
+        asked = {"only_alive": only_alive, "now": self._now(now), "counted": PAGE_MAX, "limit": PAGE_MAX}
         return [_worker_row(row) for row in tx.run(self._sql["list_workers"], asked).all()]
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:

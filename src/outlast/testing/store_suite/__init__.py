@@ -5,13 +5,14 @@ from .acting import ActingSuite
 from .claiming import ClaimingSuite
 from .committing import CommittingSuite
 from .history import HistorySuite
+from .mixing import MixingSuite
 from .orphans import OrphansSuite
 from .reading import ReadingSuite
 from .timers import TimersSuite
 from .workers import WorkersSuite
 
 
-class StoreSuite(AcceptingSuite, ClaimingSuite, HistorySuite, CommittingSuite, TimersSuite, WorkersSuite, OrphansSuite, ReadingSuite, ActingSuite):
+class StoreSuite(AcceptingSuite, ClaimingSuite, HistorySuite, CommittingSuite, MixingSuite, TimersSuite, WorkersSuite, OrphansSuite, ReadingSuite, ActingSuite):
     """Subclass it in a test module, beside a fixture `backend`."""
 
 

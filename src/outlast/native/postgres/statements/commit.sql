@@ -16,7 +16,7 @@ kept AS (
         b.result::json, b.error::json
     FROM batch b CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
     WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
-    RETURNING run, generation, path, name, number, kind
+    RETURNING run, token, generation, path, name, number, kind
 ),
 ended_waits AS (
     DELETE FROM outlast.wait w USING kept k
@@ -26,7 +26,7 @@ ended_activity AS (
     DELETE FROM outlast.activity a USING kept k
     WHERE k.kind = 'step' AND a.run = k.run AND a.generation = k.generation AND a.path = k.path AND a.name = k.name AND a.number = k.number
 )
-SELECT run, path, name, number FROM kept
+SELECT run, token, generation, path, name, number FROM kept
 
 -- Keep failed attempts, each only under the current token; what it returns was kept.
 -- name: insert_failures
@@ -37,7 +37,7 @@ FROM json_to_recordset(%(batch)s::json) AS b(
     started_at timestamptz, failed_at timestamptz, retry_at timestamptz, is_retired boolean)
 CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
 WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
-RETURNING run, path, name, number, attempt
+RETURNING run, outlast.step_failure.token, outlast.step_failure.generation, path, name, number, attempt
 
 -- THE statement that changes a run's status after its claim, and the only one that ends a run, with all that follows from
 -- an end: what the body left, the key's last word, waits and activity withdrawn. Everything goes by primary key. Rows are
@@ -90,7 +90,7 @@ new_waits AS (
     WHERE c.waits IS NOT NULL
     ON CONFLICT DO NOTHING
 )
-SELECT c.run, c.lane FROM changed c(run)
+SELECT c.run, c.token, c.lane FROM changed c(run)
 
 -- Take a record out of the history, so that its step has fresh attempts: it becomes a retired failure, and so do the
 -- failures before it. The caller has the run's row locked. By the primary keys of step and step_failure.
@@ -124,20 +124,20 @@ UPDATE outlast.run_body y SET retired_seq = least(y.retired_seq, retired.seq) FR
 
 -- What is there of a group whose commit ended in doubt. By primary key, no locks.
 -- name: find_records
-SELECT s.run, s.path, s.name, s.number
+SELECT s.run, s.token, s.generation, s.path, s.name, s.number
 FROM json_to_recordset(%(batch)s::json) AS b(run uuid, token bigint, generation bigint, path text, name text, number bigint)
 JOIN outlast.step s ON s.run = b.run AND s.generation = b.generation AND s.path = b.path AND s.name = b.name AND s.number = b.number AND s.token = b.token
 
 -- The same for failed attempts, by primary key.
 -- name: find_failures
-SELECT f.run, f.path, f.name, f.number, f.attempt
+SELECT f.run, f.token, f.generation, f.path, f.name, f.number, f.attempt
 FROM json_to_recordset(%(batch)s::json) AS b(run uuid, token bigint, generation bigint, path text, name text, number bigint, attempt bigint)
 JOIN outlast.step_failure f ON f.run = b.run AND f.generation = b.generation AND f.path = b.path AND f.name = b.name AND f.number = b.number
     AND f.attempt = b.attempt AND f.token = b.token
 
 -- A run that this token left: ended as it said, or put down, whatever has happened to it since.
 -- name: find_changes
-SELECT r.id
+SELECT r.id, b.token
 FROM json_to_recordset(%(batch)s::json) AS b(id uuid, token bigint, status text)
 JOIN outlast.run r ON r.id = b.id
 WHERE (r.token = b.token AND r.status = b.status)

@@ -33,11 +33,11 @@ UPDATE outlast_run_body
 SET output = NULL, error = NULL, failed_path = NULL, failed_name = NULL, failed_number = NULL, cancel_reason = NULL, verdict = NULL
 WHERE run = :run;
 
--- Notes on its key that a run goes on. Primary keys.
+-- Notes on its key that a run goes on, if the key is still its own. Primary keys.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
 -- name: reopen_key
 UPDATE outlast_run_key SET ended_status = NULL
-WHERE (kind, key) IN (
+WHERE run = :run AND (kind, key) IN (
     SELECT run.kind, body.idempotency_key FROM outlast_run AS run CROSS JOIN outlast_run_body AS body
     WHERE run.id = :run AND body.run = run.id AND body.idempotency_key IS NOT NULL
 );

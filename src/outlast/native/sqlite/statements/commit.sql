@@ -69,7 +69,7 @@ FROM (
 ) AS new
 WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run.generation = new.generation AND outlast_run.status = 'running'
 AND (outlast_run.cancel_requested_at IS NULL OR new.passes_cancel)
-RETURNING id;
+RETURNING id, token;
 
 -- Registers open waits of runs that were just parked; one that is there keeps its instant. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
@@ -125,7 +125,11 @@ FROM json_each(:batch) CROSS JOIN outlast_step_failure AS failure
 WHERE failure.run = value ->> 'run' AND failure.generation = value ->> 'generation' AND failure.path = value ->> 'path' AND failure.name = value ->> 'name'
 AND failure.number = value ->> 'number' AND failure.attempt = value ->> 'attempt' AND failure.token = value ->> 'token';
 
--- The states of runs whose holder let them go and that nobody claimed since. Primary key.
+-- Runs that this token left: ended as it said, or put down, whatever has happened to them since. Primary key.
 -- name: find_changes
-SELECT run.id, run.token, run.status FROM json_each(:holds) CROSS JOIN outlast_run AS run
-WHERE run.id = value ->> 'run' AND run.token = value ->> 'token' AND run.status <> 'running';
+SELECT run.id, value ->> 'token' FROM json_each(:batch) CROSS JOIN outlast_run AS run
+WHERE run.id = value ->> 'run' AND (
+    (run.token = value ->> 'token' AND run.status = value ->> 'status')
+    OR (value ->> 'status' IN ('pending', 'waiting')
+        AND (run.token > value ->> 'token' OR (run.token = value ->> 'token' AND run.status IN ('pending', 'waiting'))))
+);

@@ -14,7 +14,7 @@ FROM (
 WHERE outlast_run.id = new.run AND outlast_run.token = new.token
 AND outlast_run.status IN ('pending', 'waiting', 'running') AND (outlast_run.status = 'running') = new.is_held
 AND (outlast_run.cancel_requested_at IS NULL OR new.passes_cancel)
-RETURNING id;
+RETURNING id, token;
 
 -- Keeps what ended runs returned or failed with. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
@@ -29,7 +29,7 @@ FROM (
 ) AS new
 WHERE outlast_run_body.run = new.run;
 
--- Notes on their keys how runs ended. Primary keys.
+-- Notes on their keys how runs ended, if the keys are still theirs. Primary keys.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
 -- name: end_keys
 UPDATE outlast_run_key SET ended_status = (SELECT run.status FROM outlast_run AS run WHERE run.id = outlast_run_key.run)
@@ -37,7 +37,7 @@ WHERE (kind, key) IN (
     SELECT run.kind, body.idempotency_key
     FROM json_each(:run_ids) CROSS JOIN outlast_run AS run CROSS JOIN outlast_run_body AS body
     WHERE run.id = value AND body.run = run.id AND body.idempotency_key IS NOT NULL
-);
+) AND +run IN (SELECT value FROM json_each(:run_ids));
 
 -- Withdraws the waits of ended runs. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.

@@ -6,11 +6,12 @@ UPDATE outlast_run SET status = 'pending'
 WHERE id IN (SELECT id FROM outlast_run WHERE status = 'waiting' AND due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT :limit)
 RETURNING lane;
 
--- Runs past their deadline that nobody holds and for which something is to be done: a claimable run that ran before is ended by its claim.
+-- Runs past their deadline that nobody holds and for which something is to be done: a claimable run that ran before is ended by its claim,
+-- and a rollback phase has no deadline.
 -- Index: deadline, whose condition is repeated word for word.
 -- name: lock_overdue
 SELECT id, token, deadline_at FROM outlast_run
-WHERE deadline_at <= :now AND deadline_at IS NOT NULL AND (status = 'waiting' OR (status = 'pending' AND token = 0))
+WHERE deadline_at <= :now AND deadline_at IS NOT NULL AND (status = 'waiting' OR (status = 'pending' AND token = 0)) AND ending IS NULL
 ORDER BY deadline_at LIMIT :limit;
 
 -- Makes overdue runs that ran before claimable at once. Primary key; nobody holds them, so that the token is tested and kept.

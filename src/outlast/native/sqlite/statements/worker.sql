@@ -36,14 +36,20 @@ WHERE is_alive = 1 OR NOT :only_alive
 ORDER BY is_alive DESC, started_at DESC, id
 LIMIT :limit;
 
--- Runs whose worker ended, and how far they have come. Index of run: worker; the marks by the primary keys of what hangs on the run.
+-- Runs whose worker ended or is not known any more, and how far they have come. Index of run: worker, entered once for each worker that holds
+-- anything; the marks by the primary keys of what hangs on the run.
 -- name: list_orphans
+WITH RECURSIVE holder (id) AS (
+    SELECT min(worker) FROM outlast_run WHERE status = 'running'
+    UNION ALL
+    SELECT (SELECT min(run.worker) FROM outlast_run AS run WHERE run.status = 'running' AND run.worker > holder.id) FROM holder WHERE holder.id IS NOT NULL
+)
 SELECT run.id, run.token, run.recoveries, run.losses, run.strikes, run.loss_mark,
     run.reports + (SELECT count(*) FROM outlast_run_step AS step WHERE step.run = run.id AND step.generation = run.generation)
     + (SELECT count(*) FROM outlast_step_failure AS failure WHERE failure.run = run.id AND failure.generation = run.generation),
-    worker.ended_as IN ('dead', 'silent')
-FROM outlast_worker AS worker CROSS JOIN outlast_run AS run
-WHERE worker.is_alive = 0 AND run.worker = worker.id AND run.status = 'running'
+    worker.ended_as IS NOT 'stopped'
+FROM holder LEFT JOIN outlast_worker AS worker ON worker.id = holder.id CROSS JOIN outlast_run AS run
+WHERE holder.id IS NOT NULL AND worker.is_alive IS NOT 1 AND run.worker = holder.id AND run.status = 'running'
 LIMIT :limit;
 
 -- Lets orphans go, under the token that was listed; of a canceled one nothing delays the end. Primary key.
@@ -73,5 +79,5 @@ WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run
 -- Forgets workers that ended long ago and hold nothing. Index of run: worker.
 -- name: delete_ended_workers
 DELETE FROM outlast_worker
-WHERE is_alive = 0 AND ended_at < :before
+WHERE is_alive = 0 AND ended_at <= :before
 AND NOT EXISTS (SELECT 1 FROM outlast_run AS run WHERE run.status = 'running' AND run.worker = outlast_worker.id);

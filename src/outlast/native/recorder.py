@@ -1,0 +1,68 @@
+"""Recorder: what one execution has kept: the records of its calls, in order, and the attempts that will be followed by others.
+
+It numbers and bounds them and hands them to the group commit; what their landing means is the driver's to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from outlast.errors import LimitExceededError, OutlastError
+from outlast.failure import Failure
+from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX
+
+from .call import Call
+from .checkpoints import Checkpoints, Landing
+from .history import FailedAttempt, History, Outcome, Record
+from .replay import Replay
+from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
+
+
+class Recorder:
+    """The records of one execution."""
+
+    def __init__(self, claim: ClaimedRun, history: History, replay: Replay, checkpoints: Checkpoints, clock: Callable[[], datetime]) -> None:
+        self._hold = claim.hold
+        self._generation = claim.generation
+        self._replay = replay
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._count = len(history.records)
+        self._bytes = history.record_bytes
+
+    def keep(
+        self,
+        call: Call,
+        outcome: Outcome,
+        on_landing: Callable[[Record, Landing, OutlastError | None], None],
+        *,
+        result: str | None = None,
+        error: Failure | None = None,
+        started_at: datetime | None = None,
+    ) -> LimitExceededError | None:
+        """Have the end of a call kept; its `seq` is its place in the order of handing over. Returns what forbids it."""
+        attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
+        record = Record(call.key, self._replay.join_flush(), call.kind, outcome, call.digest, attempts, self._clock(), result, error, started_at)
+        call.is_recorded = True
+        self._count += 1
+        self._bytes += len(result or "")
+        if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX:
+            return _too_long(self._count, self._bytes)
+        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record), lambda landing, error: on_landing(record, landing, error))
+        return None
+
+    def keep_attempt(
+        self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta, on_landing: Callable[[FailedAttempt, Landing, OutlastError | None], None]
+    ) -> None:
+        """Have an attempt kept that another one will follow."""
+        now = self._clock()
+        attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
+        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), lambda landing, error: on_landing(attempt, landing, error))
+
+
+def _too_long(records: int, size: int) -> LimitExceededError:
+    return LimitExceededError(
+        f"the history has {records:,} records and {size:,} bytes of results; at most {HISTORY_RECORDS_MAX:,} and {HISTORY_BYTES_MAX:,} are kept for a run. "
+        "Return less from steps (a path instead of content), or split the task"
+    )
