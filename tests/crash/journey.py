@@ -26,7 +26,15 @@ QUICK = RetryPolicy(maximum_attempts=3, initial_delay="10ms", maximum_delay="10m
 def log_body(name: str, number: int) -> None:
     """One line in one write: what is in the file happened, whatever was killed afterwards."""
     attempt = this_step()
-    line = {"run": attempt.run_id, "step": attempt.key, "name": name, "number": number, "attempt": attempt.attempt, "token": attempt.fencing_token, "pid": os.getpid()}
+    line = {
+        "run": attempt.run_id,
+        "step": attempt.key,
+        "name": name,
+        "number": number,
+        "attempt": attempt.attempt,
+        "token": attempt.fencing_token,
+        "pid": os.getpid(),
+    }
     descriptor = os.open(FOLDER / "bodies.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, json.dumps(line).encode() + b"\n")
     os.close(descriptor)
@@ -99,7 +107,7 @@ async def once(ctx: Context, number: int) -> int:
 async def wait_for_go(number: int) -> str:
     """Runs until a file is there: long enough to be frozen in, and done when the test says so."""
     log_body("wait_for_go", number)
-    while not (FOLDER / "go").exists():
+    while not (FOLDER / "go").exists():  # noqa: ASYNC110 - what is waited for comes from another process
         await asyncio.sleep(0.02)
     return f"{os.getpid()}"
 
@@ -132,7 +140,7 @@ async def hold_interpreter(seconds: int) -> str:
 async def after_renewal() -> None:
     """Wait for a renewal, so that the whole lease lies ahead."""
     known = len(RENEWED)
-    while len(RENEWED) == known:
+    while len(RENEWED) == known:  # noqa: ASYNC110 - what is waited for comes from another thread
         await asyncio.sleep(0.01)
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from .world import world_of
+from .world import World, world_of
 
 
 def test_a_thawed_worker_is_refused(database_url, tmp_path):
@@ -66,10 +66,15 @@ def test_poison_ends_dead_and_its_neighbours_do_not_pay(database_url, tmp_path):
         world.enqueue_now("--kind", "innocent", "--count", "6")
         for _ in range(20):
             worker = world.execute("--lease", "2s")
-            world.wait_until("the worker died or all is over", lambda worker=worker: worker.process.poll() is not None or "running" not in (s := world.statuses()) and not s["pending"] and not s["waiting"])
+            world.wait_until("the worker died or all is over", lambda worker=worker: worker.process.poll() is not None or is_over(world))
             if worker.process.poll() is None:
                 break
         assert world.statuses() == {"dead": 1, "succeeded": 6}
         crashes = [body for body in world.bodies() if body["name"] == "crash"]
         assert len(crashes) == 5
         assert world.query("SELECT strikes FROM {run} WHERE status = 'dead'") == [(3,)]
+
+
+def is_over(world: World) -> bool:
+    """Nothing can go on any more."""
+    return not set(world.statuses()) & {"running", "pending", "waiting"}

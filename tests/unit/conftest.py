@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from outlast.branch import BODY, Branches, TaskFactory, current_branch
-from outlast.stillness import Stillness
 from outlast.driver import Handed
+from outlast.stillness import Stillness
 
 WAIT_SECONDS_MAX = 20.0
 """How long a scenario may take on a loaded machine before it has failed."""
