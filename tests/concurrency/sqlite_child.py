@@ -1,6 +1,8 @@
 """A second process on an SQLite file. It obeys one line at a time from its input and answers each with one line."""
 
+import fcntl
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -18,6 +20,14 @@ def main() -> None:
         answer: object = None
         if command == "hold":
             backend.liveness.hold(arguments[0])
+        elif command == "try_lock":
+            descriptor = os.open(arguments[0], os.O_RDWR)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                answer = True
+            except OSError:
+                answer = False
+            os.close(descriptor)
         elif command == "nonce":
             answer = ids.process_nonce()
         elif command == "enqueue":

@@ -1,6 +1,7 @@
 """What a store promises about groups that hold two claims of one run, and about bounds."""
 
 from outlast.limits import WARNINGS_MAX
+from outlast.native.store import Checkpoint
 from outlast.run import RunStatus
 
 from .world import ERROR, START, World, WorldSuite, after, end, failure, park, step
@@ -15,8 +16,8 @@ class MixingSuite(WorldSuite):
         old = world.claimed(worker)
         world.commit(worker, end(old, RunStatus.PENDING))
         new = world.claimed_again(worker, old, START)
-        stale = [step(old), failure(old, "copy"), end(old, RunStatus.FAILED, error=ERROR)]
-        current = [step(new), failure(new, "copy"), end(new, output='"new"')]
+        stale: list[Checkpoint] = [step(old), failure(old, "copy"), end(old, RunStatus.FAILED, error=ERROR)]
+        current: list[Checkpoint] = [step(new), failure(new, "copy"), end(new, output='"new"')]
         refused = world.commit(worker, stale[0], current[0], current[1], stale[1], stale[2], current[2])
         assert sorted(map(repr, refused)) == sorted(map(repr, stale))
         view = world.view(new.id)
@@ -28,7 +29,7 @@ class MixingSuite(WorldSuite):
         worker = world.worker()
         old = world.claimed(worker)
         world.commit(worker, end(old, RunStatus.PENDING))
-        sent = [step(old, seq=1), step(old, seq=2)]
+        sent: list[Checkpoint] = [step(old, seq=1), step(old, seq=2)]
         assert sorted(map(repr, world.commit(worker, *sent))) == sorted(map(repr, sent))
 
     def test_a_park_is_found_after_the_next_claim(self, world: World) -> None:

@@ -39,7 +39,7 @@ CREATE TABLE outlast_run (
     losses INTEGER NOT NULL DEFAULT 0,
     strikes INTEGER NOT NULL DEFAULT 0,
     loss_mark INTEGER NOT NULL DEFAULT 0,
-    reports INTEGER NOT NULL DEFAULT 0, -- how often a step reported progress in this generation; never less than before
+    reports INTEGER NOT NULL DEFAULT 0, -- how often a step reported progress in this generation; begun anew with loss_mark
     deadline_at INTEGER,
     created_at INTEGER NOT NULL,
     started_at INTEGER,                 -- of the first claim

@@ -23,7 +23,7 @@ SELECT failed_path, failed_name, failed_number FROM outlast_run_body WHERE run =
 -- name: revive_run
 UPDATE outlast_run
 SET status = 'pending', due_at = :now, finished_at = NULL, ending = NULL, cancel_requested_at = NULL, attempts = 0, recoveries = 0, losses = 0, strikes = 0,
-    loss_mark = 0, deadline_at = iif(deadline_at <= :now, NULL, deadline_at)
+    loss_mark = 0, reports = 0, deadline_at = iif(deadline_at <= :now, NULL, deadline_at)
 WHERE id = :run AND status IN ('failed', 'dead', 'canceled');
 
 -- Forgets what a run ended with. Primary key.
