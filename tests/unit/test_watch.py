@@ -69,7 +69,7 @@ class Bench:
         return row.id in self.free
 
     # --- store
-    def list_workers(self, tx: Any, *, only_alive: bool, now: Any) -> list[WorkerRow]:
+    def list_workers(self, tx: Any, *, only_alive: bool, counts_runs: bool, now: Any) -> list[WorkerRow]:
         return self.rows
 
     def end_worker(self, tx: Any, number: int, end: str, *, beat: int | None, is_silent: bool, now: Any) -> bool:

@@ -294,7 +294,7 @@ class NativeEngine:
         wanted = f"{view.kind} v{view.version}"
 
         def has_worker(tx: Transaction) -> bool:
-            rows = runtime.store.list_workers(tx, only_alive=True, now=runtime.at())
+            rows = runtime.store.list_workers(tx, only_alive=True, counts_runs=False, now=runtime.at())
             return any(f'"{wanted}"' in row.tasks and f'"{view.queue}"' in row.tasks for row in rows)
 
         if await runtime.read("list_workers", has_worker):

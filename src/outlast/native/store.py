@@ -387,7 +387,9 @@ class Store(Protocol):
         """
         ...
 
-    def list_workers(self, tx: Transaction, *, only_alive: bool, now: datetime | None = None) -> list[WorkerRow]: ...
+    def list_workers(self, tx: Transaction, *, only_alive: bool, counts_runs: bool = True, now: datetime | None = None) -> list[WorkerRow]:
+        """Return workers, the living first. Counting what they run walks an index as long as that is: a watcher does without."""
+        ...
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:
         """Lock and return running runs whose worker is not alive, skipping what is locked."""

@@ -60,7 +60,7 @@ class Watch:
 
     async def look(self, own: int) -> set[int]:
         """Look at the other workers once, and let the runs of those that are not alive go on; return their lanes."""
-        rows = await self._calls.read("list_workers", lambda tx: self._store.list_workers(tx, only_alive=True, now=self._now()))
+        rows = await self._calls.read("list_workers", lambda tx: self._store.list_workers(tx, only_alive=True, counts_runs=False, now=self._now()))
         others = [row for row in rows if row.id != own]
         if any(row.id == own and row.is_lease_over for row in rows):
             self._was_late_at = self._clock.monotonic()

@@ -48,8 +48,8 @@ class Workers:
         parameters = {"worker": worker_id, "end": end, "beat": beat, "is_silent": is_silent, "now": now}
         return tx.run(SQL["end_worker"], parameters).count > 0
 
-    def list_workers(self, tx: Transaction, *, only_alive: bool, now: datetime | None = None) -> list[WorkerRow]:
-        rows = tx.run(SQL["list_workers"], {"only_alive": only_alive, "bound": PAGE_MAX, "limit": PAGE_MAX, "now": now}).all()
+    def list_workers(self, tx: Transaction, *, only_alive: bool, counts_runs: bool = True, now: datetime | None = None) -> list[WorkerRow]:
+        rows = tx.run(SQL["list_workers"], {"only_alive": only_alive, "bound": PAGE_MAX if counts_runs else 0, "limit": PAGE_MAX, "now": now}).all()
         return [_worker_row(row) for row in rows]
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:

@@ -36,8 +36,8 @@ class Workers(Ending):
         asked = {"worker": worker_id, "end": end, "beat": beat, "is_silent": is_silent, "now": self._now(now)}
         return tx.run(self._sql["end_worker"], asked).count == 1
 
-    def list_workers(self, tx: Transaction, *, only_alive: bool, now: datetime | None = None) -> list[WorkerRow]:
-        asked = {"only_alive": only_alive, "now": self._now(now), "counted": PAGE_MAX, "limit": PAGE_MAX}
+    def list_workers(self, tx: Transaction, *, only_alive: bool, counts_runs: bool = True, now: datetime | None = None) -> list[WorkerRow]:
+        asked = {"only_alive": only_alive, "now": self._now(now), "counted": PAGE_MAX if counts_runs else 0, "limit": PAGE_MAX}
         return [_worker_row(row) for row in tx.run(self._sql["list_workers"], asked).all()]
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:
