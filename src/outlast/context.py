@@ -108,7 +108,13 @@ class Context(Generic[S]):
         declared, args = as_step(function, args)
         arguments = declared.signature.encode_arguments(args, kwargs, declared.arguments_field)
         key = self._key(declared.options.name)
-        return await self._handed(key, self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else "")))
+        future = self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else ""))
+        try:  # as `_handed`, without a coroutine in between
+            return await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._driver.give_up(key)
+            raise
 
     # --- time --------------------------------------------------------------------------------------------------------------
     def sleep(self, duration: Duration) -> Coroutine[object, None, None]:

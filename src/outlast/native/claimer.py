@@ -27,6 +27,7 @@ from .delivery import Delivery
 from .ending import Ending, failed, released
 from .executions import Executions
 from .incarnation import Incarnation
+from .patience import wait_until_set
 from .runtime import Runtime
 from .selection import choose, oldest_share
 from .store import ClaimContext, ClaimedRun, Hold
@@ -132,10 +133,7 @@ class Claimer:
     async def _sleep(self, limit: timedelta) -> None:
         if self._is_stopping:
             return
-        try:
-            await asyncio.wait_for(self._nudge.wait(), limit.total_seconds())
-        except TimeoutError:
-            return
+        await wait_until_set(self._nudge, limit.total_seconds())
 
     # --- one claim ---------------------------------------------------------------------------------------------------------
     async def _claim(self, incarnation: Incarnation, slots: int) -> bool:

@@ -92,7 +92,8 @@ class Incarnation:
         runtime = self._runtime
         try:
             if not self.is_over:
-                await asyncio.wait_for(self.checkpoints.drain(), timeout.total_seconds())
+                async with asyncio.timeout(timeout.total_seconds()):
+                    await self.checkpoints.drain()
             if not self.is_over and not is_leaving_runs:
                 await runtime.calls.write("end_worker", lambda tx: runtime.store.end_worker(tx, self.id, "stopped", now=runtime.at()))
         except (TimeoutError, OutlastError):

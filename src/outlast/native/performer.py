@@ -145,12 +145,12 @@ class Performer:
             return await run_in_process(step, call.step.arguments, attempt, options.timeout)
         args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
         if step.is_async:
+            if options.timeout is None:
+                return await step.function(*args, **kwargs)
             return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
         return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)
 
-    async def _run_coroutine(self, coroutine: Any, call: Call, timeout: timedelta | None) -> Any:
-        if timeout is None:
-            return await coroutine
+    async def _run_coroutine(self, coroutine: Any, call: Call, timeout: timedelta) -> Any:
         try:
             async with asyncio.timeout(timeout.total_seconds()) as limit:
                 return await coroutine

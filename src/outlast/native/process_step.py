@@ -105,7 +105,8 @@ async def _end(process: asyncio.subprocess.Process, reason: str, attempt: StepAt
     try:
         if reason:
             process.stdin.write(msgspec.json.encode(reason) + b"\n")
-        await asyncio.wait_for(process.wait(), (attempt.grace if grace is None else grace).total_seconds())
+        async with asyncio.timeout((attempt.grace if grace is None else grace).total_seconds()):
+            await process.wait()
     except (TimeoutError, ConnectionError):
         attempt.was_killed = True
         process.kill()

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from outlast.errors import OutlastError
 from outlast.events import Event
 
+from .patience import wait_until_set
 from .runtime import Runtime
 
 logger = logging.getLogger("outlast")
@@ -83,11 +84,8 @@ class Results:
                         if not future.done():
                             future.set_result(None)
                 delay = _FIRST if ended else min(delay * 1.5, _SLOWEST)
-                try:
-                    await asyncio.wait_for(self._hurry.wait(), delay)
+                if await wait_until_set(self._hurry, delay):
                     await asyncio.sleep(_FIRST)  # a burst of wake-ups is one question
-                except TimeoutError:
-                    continue
         finally:
             self._asking = None
 

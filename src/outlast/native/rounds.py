@@ -28,6 +28,7 @@ from outlast.limits import (
 
 from .driver import NativeDriver, Phase
 from .ending import canceled, overdue
+from .patience import wait_until_set
 from .runtime import Runtime
 from .store import Flagged
 
@@ -95,10 +96,7 @@ class Rounds:
     # --- bodies to be told -----------------------------------------------------------------------------------------------
     async def _read_flags_forever(self) -> None:
         while True:
-            try:
-                await asyncio.wait_for(self._flags_now.wait(), FLAGS_POLL.total_seconds())
-            except TimeoutError:
-                pass  # nobody hurried: the poll's time has come
+            await wait_until_set(self._flags_now, FLAGS_POLL.total_seconds())
             self._flags_now.clear()
             try:
                 await self._read_flags()

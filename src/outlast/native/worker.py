@@ -24,6 +24,7 @@ from .driver import NativeDriver
 from .ending import Ending, released
 from .executions import Executions
 from .incarnation import Incarnation
+from .patience import wait_until_set
 from .rounds import Rounds
 from .runtime import Runtime
 from .store import Hold, LaneName
@@ -190,10 +191,7 @@ class Worker:
             await asyncio.wait({self._claiming}, timeout=max(0.0, until - runtime.monotonic()))
         while self.executions.registry and runtime.monotonic() < until:
             self._nudge.clear()
-            try:
-                await asyncio.wait_for(self._nudge.wait(), max(0.0, min(0.5, until - runtime.monotonic())))
-            except TimeoutError:
-                continue
+            await wait_until_set(self._nudge, max(0.0, min(0.5, until - runtime.monotonic())))
 
     async def _tell_rest(self, grace: timedelta) -> list[str]:
         left: list[str] = []
