@@ -16,7 +16,7 @@ from typing_extensions import TypeVar, Unpack
 from outlast.database.transaction import Transaction
 from outlast.duration import Duration, as_duration
 from outlast.engine import Capabilities, EnqueueOptions
-from outlast.errors import IdempotencyConflictError, OutlastError, RunNotFoundError, UnknownTaskError, UsageError
+from outlast.errors import IdempotencyConflictError, RunNotFoundError, UnknownTaskError, UsageError
 from outlast.events import Events
 from outlast.limits import CONCURRENCY_MAX, NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, STOP_TIMEOUT
 from outlast.run import CancelOutcome, Run, RunStatus, RunView
@@ -35,6 +35,7 @@ from .runtime import Runtime
 from .service_scope import ServiceScope
 from .settings import Settings
 from .store import Accepted, LaneName, NewRun
+from .waking import Waking
 from .worker import Worker
 
 I = TypeVar("I")
@@ -68,6 +69,7 @@ class NativeEngine:
         self._runtime: Runtime | None = None
         self._opening: asyncio.Lock | None = None
         self._enqueuer: Enqueuer | None = None
+        self._waking: Waking | None = None
         self._results: Results | None = None
         self._worker: Worker | None = None
         self._services = ServiceScope(settings.services)
@@ -125,6 +127,7 @@ class NativeEngine:
             raise
         runtime.watch_loop()
         self._enqueuer = Enqueuer(runtime)
+        self._waking = Waking(runtime)
         self._results = Results(runtime)
         return runtime
 
@@ -143,6 +146,8 @@ class NativeEngine:
         runtime, self._runtime = self._runtime, None
         with self._interrupting_after(_CLOSE_SECONDS):
             if runtime is not None:
+                if self._waking is not None:
+                    await self._waking.drain(_CLOSE_SECONDS / 2)
                 await runtime.cancel_spawned()
             await asyncio.get_running_loop().run_in_executor(None, self._close_connections, runtime)
 
@@ -195,7 +200,7 @@ class NativeEngine:
         for run, answer in zip(runs, answers, strict=True):
             await self._check_conflict(task, run, answer)
         if any(answer.created for answer in answers):
-            runtime.spawn(self._wake({lane}))
+            await self._wake({lane})
         return [self._handle(task, answer.run_id, created=answer.created) for answer in answers]
 
     def _check_known(self, task: TaskRef[Any, Any]) -> None:
@@ -224,13 +229,9 @@ class NativeEngine:
         """Wake whoever may claim from these lanes: a worker here at once, others if one asked for it."""
         if self._worker is not None:
             self._worker.nudge(lanes)
-        runtime = await self._open()
-        try:
-            wanted = tuple(lanes)
-            if await runtime.read("has_idle_worker", lambda tx: runtime.store.has_idle_worker(tx, wanted)):
-                await runtime.calls.other(lambda: runtime.backend.wakes.send(lanes=wanted))
-        except OutlastError as error:
-            logger.debug("a wake-up was not sent; polls make up for it: %s", error)
+        await self._open()
+        if self._waking is not None:
+            self._waking.wake(lanes)
 
     # --- one run -------------------------------------------------------------------------------------------------------------
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome:
