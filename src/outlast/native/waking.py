@@ -39,15 +39,18 @@ class Waking:
             await asyncio.wait({self._looking}, timeout=seconds)
 
     async def _look(self) -> None:
-        runtime = self._runtime
         try:
             while self._lanes:
                 lanes, self._lanes = tuple(self._lanes), set()
-                try:
-                    if await runtime.read("has_idle_worker", lambda tx, lanes=lanes: runtime.store.has_idle_worker(tx, lanes)):  # type: ignore[misc]  # a lambda's default cannot be annotated
-                        await runtime.calls.other(lambda lanes=lanes: runtime.backend.wakes.send(lanes=lanes))  # type: ignore[misc]  # as above
-                except OutlastError as error:
-                    logger.debug("a wake-up was not sent: %s", error)
+                await self._wake_idle(lanes)
                 await asyncio.sleep(_PAUSE_SECONDS)
         finally:
             self._looking = None
+
+    async def _wake_idle(self, lanes: tuple[int, ...]) -> None:
+        runtime = self._runtime
+        try:
+            if await runtime.read("has_idle_worker", lambda tx: runtime.store.has_idle_worker(tx, lanes)):
+                await runtime.calls.other(lambda: runtime.backend.wakes.send(lanes=lanes))
+        except OutlastError as error:
+            logger.debug("a wake-up was not sent: %s", error)
