@@ -14,6 +14,7 @@ class Runtime:
         self.answers = list(answers)
         self.looked, self.sent = [], []
         self.under_way = self.most_under_way = 0
+        self.calls = SimpleNamespace(other=self._other)
         self.store = SimpleNamespace(has_idle_worker=lambda tx, lanes: self.looked.append(set(lanes)))
         self.backend = SimpleNamespace(wakes=SimpleNamespace(send=lambda lanes: self.sent.append(set(lanes))))
 
@@ -31,7 +32,7 @@ class Runtime:
             raise answer
         return answer
 
-    async def other(self, function):
+    async def _other(self, function):
         return function()
 
 
