@@ -38,19 +38,25 @@ def demo(source: Path | None, database: str | None, workers: int, keep: bool, is
 
 
 def _demo(source: Path | None, database: str | None, workers: int, keep: bool, is_json: bool) -> int:
-    from .performance import perform
-
     listing = None if source is None else _checked(source)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends the demo, it leaves no worker and no folder behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever ends the demo, it leaves no folder behind
     folder = Path(tempfile.mkdtemp(prefix="outlast-demo-"))
     url = database or f"sqlite:///{folder / 'demo.db'}"
     try:
-        return asyncio.run(perform(folder, listing, url, workers=workers, is_json=is_json))
+        return asyncio.run(_perform(folder, listing, url, workers, is_json))
     finally:
         if keep:
             click.echo(f"kept: {folder}", err=True)
         else:
             shutil.rmtree(os.fsencode(folder), ignore_errors=True)
+
+
+async def _perform(folder: Path, listing: Listing | None, url: str, workers: int, is_json: bool) -> int:
+    """Perform, and let SIGTERM do what SIGINT does in a running loop: cancel, at an await. Raised anywhere, it left workers behind that were just being started."""
+    from .performance import perform
+
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    return await perform(folder, listing, url, workers=workers, is_json=is_json)
 
 
 def _checked(source: Path) -> Listing:
