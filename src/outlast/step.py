@@ -65,6 +65,11 @@ class Step(Generic[P, R]):
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 
     @functools.cached_property
+    def is_plain(self) -> bool:
+        """A coroutine and nothing more: no time-out, no process of its own."""
+        return self.is_async and self.options.timeout is None and not self.options.process
+
+    @functools.cached_property
     def arguments_field(self) -> str:
         """What an error about its arguments names; made once, because every call passes it."""
         return f"arguments of step {self.options.name}"

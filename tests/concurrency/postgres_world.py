@@ -41,7 +41,7 @@ class World:
     def accept(self, count: int = 1, **changes: object) -> list[str]:
         runs = [replace(self.new_run(), **changes) for _ in range(count)]
         with self.database.transaction() as tx:
-            return [accepted.run_id for accepted in self.store.record_runs(tx, runs)]
+            return [accepted.run_id for accepted in self.store.record_runs(tx, runs)()]
 
     def worker(self, lease: timedelta = timedelta(seconds=30)) -> int:
         worker_id = ids.worker_id()
@@ -52,7 +52,7 @@ class World:
     def claim(self, worker_id: int, run_ids: list[str]) -> list[ClaimedRun]:
         with self.database.transaction() as tx:
             self.store.fence(tx, worker_id)
-            return self.store.claim_runs(tx, worker_id, run_ids, len(run_ids))
+            return self.store.claim_runs(tx, worker_id, run_ids, len(run_ids))()
 
     def status(self, run_id: str) -> RunStatus:
         with self.database.reading() as tx:

@@ -33,7 +33,7 @@ def main() -> None:
         elif command == "enqueue":
             with backend.database.transaction() as tx:
                 runs = [NewRun(ids.run_id(), arguments[0], "import_asset", 1, 0, None, None, 1, "1", "d", None, "[]", "{}")]
-                answer = backend.store.record_runs(tx, runs)[0].run_id
+                answer = backend.store.record_runs(tx, runs)()[0].run_id
         elif command == "begin":
             held = backend.database.transaction()
             held.__enter__()
@@ -44,10 +44,10 @@ def main() -> None:
             answer = []
             for _ in range(rounds):
                 with backend.database.transaction() as tx:
-                    seen = backend.store.probe_lanes(tx, [lane], 4, with_suspects=True)
+                    seen = backend.store.probe_lanes(tx, [lane], 4, with_suspects=True)()
                 with backend.database.transaction() as tx:
                     backend.store.fence(tx, worker)
-                    claimed = backend.store.claim_runs(tx, worker, [candidate.run_id for candidate in seen], 2)
+                    claimed = backend.store.claim_runs(tx, worker, [candidate.run_id for candidate in seen], 2)()
                 answer.extend([run.id, run.token] for run in claimed)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()

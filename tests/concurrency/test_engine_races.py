@@ -322,7 +322,7 @@ def test_a_claim_whose_body_never_began_is_let_go(database_url: str, stranger: S
                 with stranger.backend.database.transaction() as tx:
                     stranger.backend.store.fence(tx, worker_id)
                     stranger.backend.store.wake_due(tx, 10, later)
-                    return len(stranger.backend.store.claim_runs(tx, worker_id, [run.id for run in runs], 10, later))
+                    return len(stranger.backend.store.claim_runs(tx, worker_id, [run.id for run in runs], 10, later)())
 
             async with engine_at(database_url, plain) as heard:
                 assert await asyncio.to_thread(claim_for, heard.worker.incarnation.id) == 3

@@ -36,7 +36,7 @@ def test_a_run_is_never_claimed_by_two(world: World, postgres_url: str) -> None:
         gate.wait(WAIT)
         with backend.database.transaction() as tx:
             backend.store.fence(tx, worker_id)
-            return [run.hold for run in backend.store.claim_runs(tx, worker_id, run_ids, 2)]
+            return [run.hold for run in backend.store.claim_runs(tx, worker_id, run_ids, 2)()]
 
     try:
         with ThreadPoolExecutor(THREADS) as pool:
@@ -63,7 +63,7 @@ def test_claims_skip_what_is_locked_and_the_limit_counts_after_the_lock(world: W
         stranger.execute("SELECT FROM outlast.run WHERE id = %s FOR UPDATE", [run_ids[0]])
         with world.database.transaction() as tx:
             world.store.fence(tx, worker_id)
-            claimed = world.store.claim_runs(tx, worker_id, run_ids, 2)
+            claimed = world.store.claim_runs(tx, worker_id, run_ids, 2)()
         stranger.rollback()
     assert [run.id for run in claimed] == run_ids[1:]
 
@@ -151,7 +151,7 @@ def test_one_key_makes_one_run_for_callers_at_once(world: World, postgres_url: s
         for _ in range(100):
             try:
                 with backend.database.transaction() as tx:
-                    (accepted,) = backend.store.record_runs(tx, [run])
+                    (accepted,) = backend.store.record_runs(tx, [run])()
                 return accepted.run_id, accepted.created
             except RefusedError as error:  # on a slow machine the winner's commit takes longer than a lock is waited for
                 if error.refusal is not Refusal.BUSY:

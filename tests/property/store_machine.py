@@ -77,14 +77,14 @@ class StoreMachine(RuleBasedStateMachine):
     def _record_runs(self, count: int) -> None:
         new = [self.draws.new_run(self.now) for _ in range(count)]
         batch = list({(run.kind, run.idempotency_key or run.id): (lane, run) for lane, run in new}.values())
-        self.pair.write(lambda side, tx: side.store.record_runs(tx, [replace(run, lane=side.lanes[lane]) for lane, run in batch], self.now))
+        self.pair.write(lambda side, tx: side.store.record_runs(tx, [replace(run, lane=side.lanes[lane]) for lane, run in batch], self.now)())
         self.runs += [run for _, run in batch]
 
     @rule(seed=seeds)
     def record_a_run_again(self, seed: int) -> None:
         run = self.draw(seed).choice(self.runs)
         lane = next(lane for lane in LANES if (lane.kind, lane.version) == (run.kind, run.version))
-        self.pair.write(lambda side, tx: side.store.record_runs(tx, [replace(run, lane=side.lanes[lane])], self.now))
+        self.pair.write(lambda side, tx: side.store.record_runs(tx, [replace(run, lane=side.lanes[lane])], self.now)())
 
     # --- workers -------------------------------------------------------------------------------------------------
     @rule(seed=seeds, lease=st.sampled_from([1.0, 30.0]))
@@ -134,8 +134,8 @@ class StoreMachine(RuleBasedStateMachine):
 
         def probe(side: Any, tx: Any) -> Any:
             asked = [side.lanes[lane] for lane in lanes]
-            by_lane = side.store.probe_lanes(tx, asked, limit, with_suspects=with_suspects, now=self.now)
-            by_age = side.store.probe_oldest(tx, asked, limit, with_suspects=with_suspects, now=self.now)
+            by_lane = side.store.probe_lanes(tx, asked, limit, with_suspects=with_suspects, now=self.now)()
+            by_age = side.store.probe_oldest(tx, asked, limit, with_suspects=with_suspects, now=self.now)()
             found = [[one for one in found if one.lane == lane] for lane in asked for found in (by_lane, by_age)]
             return side.store.look(tx, asked, self.now), found
 
@@ -159,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         def claim(side: Any, tx: Any) -> Any:
             side.store.fence(tx, worker)
-            return side.store.claim_runs(tx, worker, run_ids, limit, self.now)
+            return side.store.claim_runs(tx, worker, run_ids, limit, self.now)()
 
         answer = self.note("claim", self.pair.write(claim))
         if answer is not LeaseLostError:

@@ -54,6 +54,9 @@ class Bench:
         await self.gate.wait()
         return function(None)
 
+    async def overlap(self, name: str, function: Callable[[Any], Any], *, is_reading: bool = False) -> Any:
+        return (await self.write(name, function))()
+
     read = write
 
     # --- store

@@ -47,15 +47,15 @@ class Bench:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
         return self.tasks[-1]
 
-    async def write(self, name: str, function: Callable[[Any], Any]) -> Any:
+    async def overlap(self, name: str, function: Callable[[Any], Any]) -> Any:
         await asyncio.sleep(0)
         await self.gate.wait()
-        return function(None)
+        return function(None)()
 
-    def record_runs(self, tx: Any, runs: list[NewRun], now: Any) -> list[Accepted]:
+    def record_runs(self, tx: Any, runs: list[NewRun], now: Any) -> Callable[[], list[Accepted]]:
         self.groups.append([each.id for each in runs])
         self.rule(self.groups[-1])
-        return [Accepted(each.id, True, each.input_digest) for each in runs]
+        return lambda: [Accepted(each.id, True, each.input_digest) for each in runs]
 
     def accept(self, *runs: NewRun, timeout: timedelta = timedelta(seconds=10)) -> asyncio.Task[list[Accepted]]:
         return asyncio.get_running_loop().create_task(self.enqueuer.accept(list(runs), timeout))

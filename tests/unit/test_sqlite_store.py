@@ -89,14 +89,14 @@ def test_a_paused_queue_is_not_claimed_from(world: World) -> None:
     with world.writing() as tx:
         tx.run("INSERT INTO outlast_queue (name, paused_at) VALUES ('default', 1)")
     with world.database.reading() as tx:
-        assert world.store.probe_lanes(tx, [lane], 9, with_suspects=True, now=START) == []
-        assert world.store.probe_oldest(tx, [lane], 9, with_suspects=True, now=START) == []
+        assert world.store.probe_lanes(tx, [lane], 9, with_suspects=True, now=START)() == []
+        assert world.store.probe_oldest(tx, [lane], 9, with_suspects=True, now=START)() == []
         assert not world.store.look(tx, [lane], START).has_pending
     assert world.view(run_id).why == "queue default is paused"
     with world.writing() as tx:
         tx.run("UPDATE outlast_queue SET paused_at = NULL")
     with world.database.reading() as tx:
-        assert len(world.store.probe_lanes(tx, [lane], 9, with_suspects=True, now=START)) == 1
+        assert len(world.store.probe_lanes(tx, [lane], 9, with_suspects=True, now=START)()) == 1
 
 
 def test_a_retry_is_written_down(world: World) -> None:
@@ -120,7 +120,7 @@ def test_saying_the_same_again_writes_nothing(world: World) -> None:
     with world.writing() as tx:
         world.store.set_idle(tx, worker, True)
         world.store.wake_due(tx, 100, START)
-        assert world.store.claim_runs(tx, worker, ["nothing"], 1, START) == []
+        assert world.store.claim_runs(tx, worker, ["nothing"], 1, START)() == []
     after_it = [file.stat() for file in files if file.exists()]
     assert [(found.st_mtime_ns, found.st_size) for found in before] == [(found.st_mtime_ns, found.st_size) for found in after_it]
 
@@ -130,7 +130,7 @@ def test_the_system_clock_decides_when_nothing_else_does(world: World) -> None:
     run_id = world.enqueue()
     worker = world.worker()
     with world.writing() as tx:
-        [run] = world.store.claim_runs(tx, worker, [run_id], 1)
+        [run] = world.store.claim_runs(tx, worker, [run_id], 1)()
     assert run.claimed_at > START
     with world.writing() as tx:
         world.store.commit_checkpoints(tx, [step(run), end(run)])

@@ -6,13 +6,17 @@ by whoever opened it. Calls block; the engine makes them on threads of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from outlast.errors import OutlastError
+
+R = TypeVar("R")
+Answer = Callable[[], R]
+"""What statements returned, put together when it is called, after the commit: so that a whole transaction is one round trip."""
 
 
 class Refusal(StrEnum):
@@ -79,6 +83,13 @@ class Database(Protocol):
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """Open a short one for reading that never blocks a writer; statements see committed rows only."""
+        ...
+
+    def on_loop(self, *, is_reading: bool = False) -> AbstractAsyncContextManager[Transaction] | None:
+        """Open a transaction that the running event loop drives, without blocking, and whose answers are there after the block.
+
+        None where the driver has no such way, or no connection is free at once: then `transaction` or `reading`, on a thread.
+        """
         ...
 
     def now(self) -> datetime:

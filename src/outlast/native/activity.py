@@ -24,6 +24,7 @@ class _Watched(msgspec.Struct):
     started_at: datetime
     progress: Progress | None = None
     is_dirty: bool = True
+    was_taken: bool = False
 
 
 class Activities:
@@ -42,10 +43,10 @@ class Activities:
             watched.progress = progress
             watched.is_dirty = True
 
-    def forget(self, attempt: StepAttempt[Any]) -> Progress | None:
-        """The attempt has ended; return its last report."""
-        watched = self._watched.pop(attempt, None)
-        return watched.progress if watched is not None else None
+    def forget(self, attempt: StepAttempt[Any]) -> tuple[Progress | None, bool]:
+        """The attempt has ended; return its last report, and whether anything of it may be in the database."""
+        watched = self._watched.pop(attempt)
+        return watched.progress, watched.was_taken
 
     def take_due(self, now: datetime) -> list[ActivityRow]:
         """Return the rows that have changed since they were last taken, of attempts that have taken a second."""
@@ -53,6 +54,7 @@ class Activities:
         for attempt, watched in list(self._watched.items()):
             if watched.is_dirty and now - watched.started_at >= ACTIVITY_EVERY:
                 watched.is_dirty = False
+                watched.was_taken = True
                 rows.append(_row(attempt, watched))
         return rows
 

@@ -50,6 +50,8 @@ class Call(msgspec.Struct, eq=False):
     """Attempts that ended with an error and count."""
     last_attempt: int = 0
     """The number of the last attempt ever made."""
+    was_reported: bool = False
+    """What an attempt in this execution reported may be in the database."""
     is_recorded: bool = False
     """Its record joined a flush."""
     is_stopped: bool = False

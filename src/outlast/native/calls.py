@@ -1,4 +1,5 @@
-"""Calls: the engine's way to its database. Store transactions run on threads; nothing else of the engine blocks.
+"""Calls: the engine's way to its database. Store transactions run on threads, or on the loop
+where the driver does not block; nothing else of the engine blocks.
 
 It counts how long the database has been answering without a break, which is what a judge of silence must know, and it
 is where faults are injected: before and after every transaction an event with the call's name is emitted.
@@ -13,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from outlast.clock import Clock
-from outlast.database.transaction import Database, Refusal, RefusedError, Transaction
+from outlast.database.transaction import Answer, Database, Refusal, RefusedError, Transaction
 from outlast.errors import CommitUnknownError, UnavailableError
 from outlast.events import Events
 from outlast.ids import jitter
@@ -45,6 +46,26 @@ class Calls:
     def write(self, name: str, function: Callable[[Transaction], R]) -> Awaitable[R]:
         """Run `function` in a transaction; what it returned is returned after the commit."""
         return asyncio.get_running_loop().run_in_executor(self._threads, self.write_blocking, name, function)
+
+    async def overlap(self, name: str, function: Callable[[Transaction], Answer[R]], *, is_reading: bool = False) -> R:
+        """Run `function` in a transaction while the loop goes on, where the driver can do that, and return its answer after the commit.
+
+        On a thread every call of the driver gives the interpreter up, and beside a busy loop getting it back takes
+        up to 5 ms each: the frequent transactions of a worker took 58 us of processor a step that way, and 43 so.
+        """
+        opened = self._database.on_loop(is_reading=is_reading)
+        if opened is None:
+            return (await (self.read(name, function) if is_reading else self.write(name, function)))()
+        self._events.emit("before_store", call=name)
+        try:
+            async with opened as tx:
+                answer = function(tx)
+        except UnavailableError as error:
+            self._broken(name, error)
+            raise
+        self._answered(name)
+        self._events.emit("after_store", call=name)
+        return answer()
 
     def read(self, name: str, function: Callable[[Transaction], R]) -> Awaitable[R]:
         """Run `function` in a short transaction that reads."""

@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 
 from outlast.branch import detached
-from outlast.database.transaction import Refusal, RefusedError, Transaction
+from outlast.database.transaction import Answer, Refusal, RefusedError, Transaction
 from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, SchemaError, UnavailableError
 from outlast.failure import Failure
 from outlast.limits import CHECKPOINTS_WAITING_MAX, GROUP_BYTES_MAX, GROUP_RECORDS_MAX
@@ -208,11 +208,11 @@ class Checkpoints:
                 return
 
     async def _commit(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
-        def commit(tx: Transaction) -> Callable[[], list[Checkpoint]]:
+        def commit(tx: Transaction) -> Answer[list[Checkpoint]]:
             self._store.fence(tx, self._worker_id)
             return self._store.commit_checkpoints(tx, checkpoints, self._now())
 
-        return (await self._calls.write("commit_checkpoints", commit))()
+        return await self._calls.overlap("commit_checkpoints", commit)
 
     async def _resolve(self, group: list[Entry]) -> list[Entry]:
         """After a commit of unknown outcome: end what is there, and return what is to be written again."""

@@ -18,7 +18,7 @@ from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
-from outlast.database.transaction import Transaction
+from outlast.database.transaction import Answer, Transaction
 from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError
 from outlast.limits import CLAIM_RUNS_MAX, IDLE_POLL, LANE_PROBE_FACTOR
 
@@ -30,7 +30,7 @@ from .incarnation import Incarnation
 from .patience import wait_until_set
 from .runtime import Runtime
 from .selection import choose, oldest_share
-from .store import ClaimContext, ClaimedRun, Hold
+from .store import Candidate, ClaimContext, ClaimedRun, Hold
 
 logger = logging.getLogger("outlast")
 
@@ -155,7 +155,8 @@ class Claimer:
         runtime, executions = self._runtime, self._executions
         wanted = _Wanted(slots, oldest_share(self._claimed_count, slots), executions.excluded, 0 if executions.suspects else 1)
         try:
-            return await runtime.calls.write("claim_runs", partial(self._claim_in, incarnation.id, wanted))
+            chosen = await self._choose(wanted)
+            return await runtime.calls.overlap("claim_runs", partial(self._claim_in, incarnation.id, wanted.slots, chosen)) if chosen else []
         except CommitUnknownError:
             await runtime.insist("what was claimed", lambda: self._hand_back_strays(incarnation), lambda: incarnation.is_over)
             return []
@@ -163,18 +164,25 @@ class Claimer:
     async def _list_held(self, incarnation: Incarnation) -> list[ClaimedRun]:
         return await self._runtime.read("list_held", lambda tx: self._runtime.store.list_held(tx, incarnation.id))
 
-    def _claim_in(self, worker_id: int, wanted: _Wanted, tx: Transaction) -> list[ClaimedRun]:
-        """Runs on a thread of the store's: what it needs of the registry was taken on the loop."""
+    async def _choose(self, wanted: _Wanted) -> list[str]:
+        """Look, without a lock, for what may be claimed. In a transaction of its own: the claim tests everything again."""
         store, now = self._runtime.store, self._runtime.at()
         with_suspects = wanted.suspects > 0
+
+        def probe(tx: Transaction) -> Answer[tuple[list[Candidate], list[Candidate]]]:
+            seen = store.probe_lanes(tx, self._lanes, wanted.slots * LANE_PROBE_FACTOR, with_suspects=with_suspects, now=now)
+            oldest = store.probe_oldest(tx, self._lanes, wanted.by_age, with_suspects=with_suspects, now=now)
+            return lambda: (seen(), oldest())
+
+        seen, oldest = await self._runtime.calls.overlap("probe_lanes", probe, is_reading=True)
+        return choose(seen, oldest, self._queues, slots=wanted.slots, by_age=wanted.by_age, excluded=wanted.excluded, suspects=wanted.suspects)
+
+    def _claim_in(self, worker_id: int, slots: int, chosen: list[str], tx: Transaction) -> Answer[list[ClaimedRun]]:
+        store = self._runtime.store
         store.fence(tx, worker_id)
-        seen = store.probe_lanes(tx, self._lanes, wanted.slots * LANE_PROBE_FACTOR, with_suspects=with_suspects, now=now)
-        oldest = store.probe_oldest(tx, self._lanes, wanted.by_age, with_suspects=with_suspects, now=now) if seen and wanted.by_age else []
-        chosen = choose(seen, oldest, self._queues, slots=wanted.slots, by_age=wanted.by_age, excluded=wanted.excluded, suspects=wanted.suspects)
-        claims = store.claim_runs(tx, worker_id, chosen, wanted.slots, now) if chosen else []
-        if claims and self._is_idle:
+        if self._is_idle:
             store.set_idle(tx, worker_id, False)
-        return claims
+        return store.claim_runs(tx, worker_id, chosen, slots, self._runtime.at())
 
     async def _begin(self, claims: list[ClaimedRun], incarnation: Incarnation) -> None:
         again = [claim for claim in claims if claim.token != 1]

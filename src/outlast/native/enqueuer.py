@@ -135,7 +135,7 @@ class Enqueuer:
         for one in group:
             one.is_in_flight = True
         try:
-            return await runtime.calls.write("record_runs", lambda tx: runtime.store.record_runs(tx, runs, runtime.at()))
+            return await runtime.calls.overlap("record_runs", lambda tx: runtime.store.record_runs(tx, runs, runtime.at()))
         except (CommitUnknownError, asyncio.CancelledError):
             for one in group:
                 one.is_in_doubt = True

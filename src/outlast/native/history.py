@@ -30,7 +30,7 @@ class Outcome(StrEnum):
     """The body withdrew from it: a durable time-out, or a canceled branch."""
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     """The end of one durable call. Once committed it is never replaced."""
 
     key: StepKey

@@ -102,22 +102,35 @@ class Performer:
         try:
             if not driver.checkpoints.has_room:
                 await driver.checkpoints.wait_for_room()
-            value = await self._run(call, attempt)
-            result = call.step.step.signature.result.encode(value, call.step.step.result_field)
+            step = call.step.step
+            if step.is_plain:
+                args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
+                value = await step.function(*args, **kwargs)
+            else:
+                value = await self._run(call, attempt)
+            result = step.signature.result.encode(value, step.result_field)
+            self._forget(call, attempt)
         except asyncio.CancelledError as error:
+            self._forget(call, attempt)
             if not call.is_stopped:  # the step canceled itself
                 driver.attempt_failed(call, capture(error), started_at, self._retry_in(call, capture(error), error))
         except BaseException as error:  # SystemExit too: it must not end the worker
+            self._forget(call, attempt)
             if not call.is_stopped:
                 failure = _failure_of(error)
                 driver.attempt_failed(call, failure, started_at, self._retry_in(call, failure, error))
         else:
             driver.attempt_succeeded(call, result, started_at)
-        finally:
-            self._running.pop(call, None)
-            self._tasks.pop(call, None)
+
+    def _forget(self, call: Call, attempt: StepAttempt[Any]) -> None:
+        """An attempt has ended, before the driver is told how."""
+        self._running.pop(call, None)
+        self._tasks.pop(call, None)
+        if self._ending:
             _discard(self._ending, attempt.run_id, call)
-            call.progress = self._activities.forget(attempt) or call.progress
+        progress, was_taken = self._activities.forget(attempt)
+        call.progress = progress or call.progress
+        call.was_reported = call.was_reported or was_taken
 
     def _announce(self, call: Call, driver: NativeDriver, started_at: datetime) -> StepAttempt[Any]:
         claim = driver.claim
@@ -144,9 +157,7 @@ class Performer:
         if options.process:
             return await run_in_process(step, call.step.arguments, attempt, options.timeout)
         args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
-        if step.is_async:
-            if options.timeout is None:
-                return await step.function(*args, **kwargs)
+        if step.is_async and options.timeout is not None:
             return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
         return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)
 

@@ -15,7 +15,7 @@ from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX
 from .call import Call
 from .checkpoints import Checkpoints, Landing
 from .history import FailedAttempt, History, Outcome, Record
-from .replay import Replay
+from .replay import NOT_STARTED, Replay
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
 
 
@@ -49,7 +49,8 @@ class Recorder:
         self._bytes += len(result or "")
         if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX:
             return _too_long(self._count, self._bytes)
-        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record), lambda landing, error: on_landing(record, landing, error))
+        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
+        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), lambda landing, error: on_landing(record, landing, error))
         return None
 
     def keep_attempt(

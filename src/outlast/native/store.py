@@ -1,20 +1,21 @@
 """Store: the port between the native engine and its tables, and the rows that cross it.
 
-Every method takes an open `Transaction`, does one thing in it, and neither begins nor commits. `now` is None for the
+Every method takes an open `Transaction`, does one thing in it, and neither begins nor commits. What a method returns as an
+`Answer` is called after the commit. `now` is None for the
 database's own clock, which decides what is due; tests pass an instant. Every statement that changes a running run
 names its token; the exceptions are listed beside their statements with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from outlast.database.transaction import Transaction
+from outlast.database.transaction import Answer, Transaction
 from outlast.failure import Failure
 from outlast.native.history import FailedAttempt, History, Record, Wait
 from outlast.run import CancelOutcome, RunStatus, RunView, StepView
@@ -120,12 +121,14 @@ class ClaimContext:
     is_past_deadline: bool
 
 
-class StepCheckpoint(msgspec.Struct, frozen=True):
+class StepCheckpoint(msgspec.Struct, frozen=True, gc=False):
     """A record to be kept: one that meets a record of its key is refused."""
 
     hold: Hold
     generation: int
     record: Record
+    was_open: bool = True
+    """A wait of the call, or what the step reported, may be in the database, and goes with the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +293,7 @@ class Store(Protocol):
         """Return the number of each lane, making those that are not there."""
         ...
 
-    def record_runs(self, tx: Transaction, runs: Sequence[NewRun], now: datetime | None = None) -> list[Accepted]:
+    def record_runs(self, tx: Transaction, runs: Sequence[NewRun], now: datetime | None = None) -> Answer[list[Accepted]]:
         """Accept runs and answer in their order. Keys are inserted first, so that of callers at once one wins.
 
         No two of one call share (kind, key); the caller sees to it. A run with a later `due_at` begins as `waiting`.
@@ -309,15 +312,15 @@ class Store(Protocol):
         """Tell in one statement whether there is anything to claim or to wake, and when the next timer comes due."""
         ...
 
-    def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> list[Candidate]:
+    def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         """Return up to `limit` claimable runs of each lane by priority, then due time; nothing is locked."""
         ...
 
-    def probe_oldest(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> list[Candidate]:
+    def probe_oldest(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         """Return up to `limit` claimable runs of each lane by due time alone, whatever their priority."""
         ...
 
-    def claim_runs(self, tx: Transaction, worker_id: int, run_ids: Sequence[str], limit: int, now: datetime | None = None) -> list[ClaimedRun]:
+    def claim_runs(self, tx: Transaction, worker_id: int, run_ids: Sequence[str], limit: int, now: datetime | None = None) -> Answer[list[ClaimedRun]]:
         """Claim at most `limit` of these, in their order, that are still claimable and that nobody else has locked.
 
         Each gets a token that is greater by one. Status and due time are tested again under the lock.
@@ -336,8 +339,8 @@ class Store(Protocol):
         ...
 
     # --- committing ----------------------------------------------------------------------------------------------
-    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Callable[[], list[Checkpoint]]:
-        """Write a group after a fence. Call what it returns after the commit: it lists what was refused.
+    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Answer[list[Checkpoint]]:
+        """Write a group after a fence, and answer what was refused.
 
         Of one run a group holds steps and failures first and at most one `RunCheckpoint`. A record that meets one of
         its key raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.

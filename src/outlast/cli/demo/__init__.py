@@ -52,7 +52,10 @@ def _demo(source: Path | None, database: str | None, workers: int, keep: bool, i
 
 
 async def _perform(folder: Path, listing: Listing | None, url: str, workers: int, is_json: bool) -> int:
-    """Perform, and let SIGTERM do what SIGINT does in a running loop: cancel, at an await. Raised anywhere, it left workers behind that were just being started."""
+    """Perform, and let SIGTERM do what SIGINT does in a running loop: cancel, at an await.
+
+    Raised anywhere, it left workers behind that were just being started.
+    """
     from .performance import perform
 
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))

@@ -52,6 +52,19 @@ class Connections:
             self._taken.add(connection)
         return connection
 
+    def take_idle(self) -> Connection | None:
+        """Return a connection that is there and free at once; None means `take`, which may wait, or make one."""
+        self._check_use()
+        if not self._free.acquire(blocking=False):
+            return None
+        connection = self._pop_idle()
+        if connection is None:
+            self._free.release()
+            return None
+        with self._lock:
+            self._taken.add(connection)
+        return connection
+
     def give_back(self, connection: Connection) -> None:
         """Keep the connection for the next caller, unless it is broken or in the middle of something."""
         is_usable = not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE

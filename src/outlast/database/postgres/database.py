@@ -4,8 +4,8 @@ It works through a pooler in transaction mode: no prepared statements, no start-
 a transaction. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from weakref import WeakSet
@@ -19,8 +19,12 @@ from outlast.limits import CONNECTIONS_MAX, ENQUEUE_TIMEOUT, IDLE_IN_TRANSACTION
 
 from .address import parse_address, shown_address
 from .connections import Connection, Connections
+from .loop_transaction import LoopTransaction
 from .refusals import translate
 from .transaction import PostgresTransaction
+
+_BEGIN_READ = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
+_BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 
 class PostgresDatabase:
@@ -38,14 +42,33 @@ class PostgresDatabase:
     def url(self) -> str:
         return shown_address(self._settings)
 
+    def on_loop(self, *, is_reading: bool = False) -> AbstractAsyncContextManager[LoopTransaction] | None:
+        connection = self._connections.take_idle()
+        if connection is None:
+            return None
+        return self._open_on_loop(connection, _BEGIN_READ, _READ_SETTINGS) if is_reading else self._open_on_loop(connection, _BEGIN_WRITE, _WRITE_SETTINGS)
+
+    @asynccontextmanager
+    async def _open_on_loop(self, connection: Connection, begin: str, settings: str) -> AsyncIterator[LoopTransaction]:
+        try:
+            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection))
+            try:
+                transaction.begin(begin, settings)
+                yield transaction
+                await transaction.commit()
+            finally:
+                await transaction.leave()
+        finally:
+            self._connections.give_back(connection)
+
     @contextmanager
     def transaction(self) -> Iterator[PostgresTransaction]:
-        with self._open("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", _WRITE_SETTINGS) as transaction:
+        with self._open(_BEGIN_WRITE, _WRITE_SETTINGS) as transaction:
             yield transaction
 
     @contextmanager
     def reading(self) -> Iterator[PostgresTransaction]:
-        with self._open("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", _READ_SETTINGS) as transaction:
+        with self._open(_BEGIN_READ, _READ_SETTINGS) as transaction:
             yield transaction
 
     def now(self) -> datetime:

@@ -60,6 +60,9 @@ class SqliteDatabase:
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
+    def on_loop(self, *, is_reading: bool = False) -> None:
+        """None: SQLite blocks, and is called on threads."""
+
     def now(self) -> datetime:
         return self._clock.now()
 

@@ -43,7 +43,7 @@ class Acting:
         found = RunStatus(status)
         if found in _RETRYABLE:
             if name is not None:
-                retire_records(tx, [(run_id, step_key(path, name, number))])
+                retire_records(tx, [(run_id, None, step_key(path, name, number))])
             tx.run(SQL["revive_run"], {"run": run_id, "now": now})
             tx.run(SQL["insert_action"], {"actor": actor, "action": "retry", "run": run_id, "reason": reason, "now": now})
         return found, lane

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from outlast.database.transaction import Transaction
+from outlast.database.transaction import Answer, Transaction
 from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.native.store import Candidate, ClaimedRun, Look
 from outlast.run import RunStatus
@@ -23,28 +23,29 @@ class Claiming:
     def look(self, tx: Transaction, lanes: Sequence[int], now: datetime | None = None) -> Look:
         return Look(*tx.run(SQL["look"], {"lanes": array(lanes), "now": now}).all()[0])
 
-    def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> list[Candidate]:
+    def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         return _candidates(tx, "probe_lanes", lanes, limit, with_suspects, now)
 
-    def probe_oldest(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> list[Candidate]:
+    def probe_oldest(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         return _candidates(tx, "probe_oldest", lanes, limit, with_suspects, now)
 
-    def claim_runs(self, tx: Transaction, worker_id: int, run_ids: Sequence[str], limit: int, now: datetime | None = None) -> list[ClaimedRun]:
+    def claim_runs(self, tx: Transaction, worker_id: int, run_ids: Sequence[str], limit: int, now: datetime | None = None) -> Answer[list[ClaimedRun]]:
         if not run_ids or limit <= 0:
-            return []
-        rows = tx.run(SQL["claim_runs"], {"worker": worker_id, "ids": array(run_ids), "limit": limit, "now": now}).all()
-        return [_claimed(row) for row in rows]
+            return list
+        rows = tx.run(SQL["claim_runs"], {"worker": worker_id, "ids": array(run_ids), "limit": limit, "now": now})
+        return lambda: [_claimed(row) for row in rows.all()]
 
     def list_held(self, tx: Transaction, worker_id: int) -> list[ClaimedRun]:
         return [_claimed(row) for row in tx.run(SQL["list_held"], {"worker": worker_id}).all()]
 
 
-def _candidates(tx: Transaction, name: str, lanes: Sequence[int], limit: int, with_suspects: bool, now: datetime | None) -> list[Candidate]:
+def _candidates(tx: Transaction, name: str, lanes: Sequence[int], limit: int, with_suspects: bool, now: datetime | None) -> Answer[list[Candidate]]:
     if not lanes or limit <= 0:
-        return []
+        return list
     below = _ANY_LOSSES if with_suspects else SUSPECT_AFTER_LOSSES
     parameters = {"lanes": array(lanes), "limit": limit, "suspect": SUSPECT_AFTER_LOSSES, "losses_below": below, "now": now}
-    return [Candidate(*row) for row in tx.run(SQL[name], parameters).all()]
+    rows = tx.run(SQL[name], parameters)
+    return lambda: [Candidate(*row) for row in rows.all()]
 
 
 def _claimed(row: tuple[Any, ...]) -> ClaimedRun:

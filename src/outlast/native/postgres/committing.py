@@ -1,12 +1,12 @@
 """Committing: what a worker writes of its runs, as few statements as a group needs, and what became of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from outlast.database.transaction import Rows, Transaction
+from outlast.database.transaction import Answer, Rows, Transaction
 from outlast.native.encoding import batch_to_json, failure_to_json
-from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
+from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, RunCheckpoint, StepCheckpoint
 
 from .parameters import SQL, key_columns
 from .transition import change_runs, checkpoint_columns, retire_records
@@ -17,11 +17,13 @@ Sent = tuple[Rows, Sequence[Checkpoint]]
 class Committing:
     """The part of the store that group commits use."""
 
-    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Callable[[], list[Checkpoint]]:
+    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Answer[list[Checkpoint]]:
         steps, failures, changes = _sorted(checkpoints)
         sent: list[Sent] = []
         if steps:
             sent.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([_step_columns(each) for each in steps])}), steps))
+            if was_open := [_place(each) for each in steps if each.was_open]:
+                tx.run(SQL["close_calls"], {"batch": batch_to_json(was_open)})
         if failures:
             sent.append((tx.run(SQL["insert_failures"], {"batch": batch_to_json([_failure_columns(each) for each in failures])}), failures))
         if changes:
@@ -77,9 +79,7 @@ def _refused(rows: Rows, sent: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | None) -> Rows:
     rows = change_runs(tx, [checkpoint_columns(each) for each in changes], now)
-    retiring = {each.hold: each.retire for each in changes if each.retire is not None}
-    if retiring:  # rare, and worth the round trip: only a run that was changed loses its record
-        retire_records(tx, [(run_id, retiring[Hold(run_id, token)]) for run_id, token, _ in rows.all() if (run_id, token) in retiring])
+    retire_records(tx, [(each.hold.run_id, each.hold.token, each.retire) for each in changes if each.retire is not None])
     return rows
 
 

@@ -23,10 +23,11 @@ def change_runs(tx: Transaction, changes: Sequence[dict[str, Any]], now: datetim
     return tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
 
 
-def retire_records(tx: Transaction, records: Sequence[tuple[str, StepKey]]) -> None:
-    """Take records out of the histories of runs that this transaction has locked."""
+def retire_records(tx: Transaction, records: Sequence[tuple[str, int | None, StepKey]]) -> None:
+    """Take records out of the histories of runs that this transaction has locked; with a token, only if it has put the run down."""
     if records:
-        tx.run(SQL["retire_record"], {"batch": batch_to_json([{"run": run_id} | key_columns(key) for run_id, key in records])})
+        batch = [{"run": run_id, "token": token} | key_columns(key) for run_id, token, key in records]
+        tx.run(SQL["retire_record"], {"batch": batch_to_json(batch)})
 
 
 def checkpoint_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:

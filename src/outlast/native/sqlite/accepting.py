@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from outlast.database.transaction import Transaction
+from outlast.database.transaction import Answer, Transaction
 from outlast.native.encoding import batch_to_json
 from outlast.native.store import Accepted, LaneName, NewRun
 
@@ -26,18 +26,19 @@ class Accepting(Tables):
     def _list_lanes(self, tx: Transaction, batch: dict[str, str]) -> dict[LaneName, int]:
         return {LaneName(queue, kind, version): lane for queue, kind, version, lane in tx.run(self._sql["find_lanes"], batch).all()}
 
-    def record_runs(self, tx: Transaction, runs: Sequence[NewRun], now: datetime | None = None) -> list[Accepted]:
+    def record_runs(self, tx: Transaction, runs: Sequence[NewRun], now: datetime | None = None) -> Answer[list[Accepted]]:
         owners = self._take_keys(tx, [run for run in runs if run.idempotency_key is not None])
         lost = {run.id: owners[run.kind, run.idempotency_key] for run in runs if run.idempotency_key is not None}
         taken = {run_id: owner for run_id, owner in lost.items() if owner[0] != run_id}
         new = [run for run in runs if run.id not in taken]
         known = self._insert(tx, new, self._now(now))
-        return [
+        answers = [
             Accepted(*taken[run.id][:1], created=False, stored_digest=taken[run.id][1])
             if run.id in taken
             else Accepted(run.id, created=True, stored_digest=known.get(run.id, run.input_digest))
             for run in runs
         ]
+        return lambda: answers
 
     def _take_keys(self, tx: Transaction, runs: Sequence[NewRun]) -> dict[tuple[str, str], tuple[str, str]]:
         """Insert keys first, and return whose each one is and of which input."""

@@ -5,7 +5,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any
 
-from outlast.database.transaction import Transaction
+from outlast.database.transaction import Answer, Transaction
 from outlast.errors import LeaseLostError
 from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.native.encoding import batch_to_json
@@ -30,13 +30,15 @@ class Claiming(Tables):
         has_pending, next_due_at = row or (0, None)
         return Look(bool(has_pending), next_due_at is not None and next_due_at <= at, from_number_or_none(next_due_at), from_number(at))
 
-    def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> list[Candidate]:
+    def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         asked = self._asked(limit, with_suspects, now)
-        return [candidate for lane in self._open(tx, lanes) for candidate in self._probe(tx, "probe_lanes", {**asked, "lane": lane})]
+        found = [candidate for lane in self._open(tx, lanes) for candidate in self._probe(tx, "probe_lanes", {**asked, "lane": lane})]
+        return lambda: found
 
-    def probe_oldest(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> list[Candidate]:
+    def probe_oldest(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         asked = self._asked(limit, with_suspects, now)
-        return [candidate for lane in self._open(tx, lanes) for candidate in self._probe_lane_by_age(tx, lane, limit, asked)]
+        found = [candidate for lane in self._open(tx, lanes) for candidate in self._probe_lane_by_age(tx, lane, limit, asked)]
+        return lambda: found
 
     def _probe_lane_by_age(self, tx: Transaction, lane: int, limit: int, asked: dict[str, Any]) -> list[Candidate]:
         priorities = [priority for (priority,) in tx.run(self._sql["list_priorities"], {"lane": lane}).all()]
@@ -53,12 +55,13 @@ class Claiming(Tables):
         rows = tx.run(self._sql[statement], asked).all()
         return [Candidate(run_id, lane, priority, from_number(due_at), bool(is_suspect)) for run_id, lane, priority, due_at, is_suspect in rows]
 
-    def claim_runs(self, tx: Transaction, worker_id: int, run_ids: Sequence[str], limit: int, now: datetime | None = None) -> list[ClaimedRun]:
+    def claim_runs(self, tx: Transaction, worker_id: int, run_ids: Sequence[str], limit: int, now: datetime | None = None) -> Answer[list[ClaimedRun]]:
         if not run_ids or limit < 1:
-            return []
+            return list
         asked = {"worker": worker_id, "run_ids": batch_to_json(run_ids), "limit": limit, "now": self._now(now)}
         claimed = {run_id for (run_id,) in tx.run(self._sql["claim_runs"], asked).all()}
-        return self._claimed(tx, worker_id, [run_id for run_id in run_ids if run_id in claimed])
+        rows = self._claimed(tx, worker_id, [run_id for run_id in run_ids if run_id in claimed])
+        return lambda: rows
 
     def list_held(self, tx: Transaction, worker_id: int) -> list[ClaimedRun]:
         return self._claimed(tx, worker_id, [run_id for (run_id,) in tx.run(self._sql["list_held"], {"worker": worker_id}).all()])

@@ -4,11 +4,11 @@ A group is one statement for each kind of row whatever its size: each call of th
 away, and beside a busy event loop getting it back can take milliseconds.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from outlast.database.transaction import Transaction
+from outlast.database.transaction import Answer, Transaction
 from outlast.limits import WARNINGS_MAX
 from outlast.native.encoding import batch_to_json, failure_to_json
 from outlast.native.history import RecordKind
@@ -24,7 +24,7 @@ C = TypeVar("C", StepCheckpoint, FailureCheckpoint)
 class Committing(Ending):
     """The part of the store that writes checkpoints."""
 
-    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Callable[[], list[Checkpoint]]:
+    def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Answer[list[Checkpoint]]:
         steps = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, StepCheckpoint)]
         failures = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, FailureCheckpoint)]
         changes = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, RunCheckpoint)]

@@ -16,11 +16,11 @@ class ClaimingSuite(WorldSuite):
 
     def probe(self, world: World, *lanes: int, limit: int = 10, with_suspects: bool = True, seconds: float = 0) -> list[Candidate]:
         with world.database.reading() as tx:
-            return world.store.probe_lanes(tx, lanes, limit, with_suspects=with_suspects, now=after(seconds))
+            return world.store.probe_lanes(tx, lanes, limit, with_suspects=with_suspects, now=after(seconds))()
 
     def probe_oldest(self, world: World, *lanes: int, limit: int = 10) -> list[Candidate]:
         with world.database.reading() as tx:
-            return world.store.probe_oldest(tx, lanes, limit, with_suspects=True, now=after(100))
+            return world.store.probe_oldest(tx, lanes, limit, with_suspects=True, now=after(100))()
 
     def suspect(self, world: World, worker: int) -> str:
         """Return a pending run that lost its worker twice in a row."""

@@ -130,7 +130,7 @@ class World:
 
     def accept(self, *runs: NewRun, now: datetime = START) -> list[Accepted]:
         with self.writing() as tx:
-            return self.store.record_runs(tx, runs, now)
+            return self.store.record_runs(tx, runs, now)()
 
     def enqueue(self, now: datetime = START, **changes: Any) -> str:
         """Accept a run of the default lane and return its id."""
@@ -148,7 +148,7 @@ class World:
     def claim(self, worker: int, *run_ids: str, limit: int = 100, now: datetime = START) -> list[ClaimedRun]:
         with self.writing() as tx:
             self.store.fence(tx, worker)
-            return self.store.claim_runs(tx, worker, run_ids, limit, now)
+            return self.store.claim_runs(tx, worker, run_ids, limit, now)()
 
     def claimed(self, worker: int, now: datetime = START, **changes: Any) -> ClaimedRun:
         """Return a new run that the worker holds."""
