@@ -17,6 +17,7 @@ RETURNING run, outlast.step.token, outlast.step.generation, path, name, number
 
 -- What was open of calls whose records were just kept: their waits, and what steps reported. By primary keys; the token is
 -- tested by way of the record. Apart from the records, because most calls have neither: to look cost 9 of 28 us a record.
+-- only here: SQLite has no statement that changes several tables, and withdraws waits and reports in two.
 -- name: close_calls
 WITH ended AS MATERIALIZED (
     SELECT s.run, s.generation, s.path, s.name, s.number

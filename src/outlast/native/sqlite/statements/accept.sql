@@ -13,6 +13,7 @@ FROM json_each(:lanes) CROSS JOIN outlast_lane AS lane
 WHERE lane.queue = value ->> 'queue' AND lane.kind = value ->> 'kind' AND lane.version = value ->> 'version';
 
 -- Takes keys; of one that is taken nothing changes. Primary key (kind, key).
+-- only here: PostgreSQL takes keys in the statement that accepts the runs.
 -- name: insert_keys
 INSERT INTO outlast_run_key (kind, key, run, input_digest)
 SELECT value ->> 'kind', value ->> 'idempotency_key', value ->> 'id', value ->> 'input_digest' FROM json_each(:runs) WHERE true

@@ -10,7 +10,7 @@ FROM json_each(:batch) CROSS JOIN outlast_run AS run
 WHERE run.id = value ->> 'run' AND run.token = value ->> 'token' AND run.generation = value ->> 'generation' AND run.status = 'running';
 
 -- Withdraws the waits whose records a group holds, if those were kept. Primary key; the token is tested by way of the record.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: delete_ended_waits
 DELETE FROM outlast_wait
 WHERE (run, generation, path, name, number) IN (
@@ -26,7 +26,7 @@ WHERE (run, generation, path, name, number) IN (
 SELECT EXISTS (SELECT 1 FROM outlast_activity);
 
 -- Removes what the steps whose records a group holds reported. Primary key; the token is tested by way of the record.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: delete_ended_activity
 DELETE FROM outlast_activity
 WHERE (run, generation, path, name, number) IN (
@@ -52,7 +52,7 @@ WHERE run.id = value ->> 'run' AND run.token = value ->> 'token' AND run.status 
 
 -- Hands runs back or parks them. A suspect that recorded or reported something since its last loss is none any more.
 -- Primary key; moves entries from the worker index to the claim or timer index.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: release_runs
 UPDATE outlast_run
 SET status = new.status, due_at = new.due_at, worker = NULL, attempts = new.attempts, losses = iif(
@@ -72,7 +72,7 @@ AND (outlast_run.cancel_requested_at IS NULL OR new.passes_cancel)
 RETURNING id, token;
 
 -- Registers open waits of runs that were just parked; one that is there keeps its instant. Primary key.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: insert_waits
 INSERT INTO outlast_wait (run, generation, path, name, number, kind, due_at)
 SELECT value ->> 'run', value ->> 'generation', value ->> 'path', value ->> 'name', value ->> 'number', value ->> 'kind', value ->> 'due_at'
@@ -80,12 +80,12 @@ FROM json_each(:batch) WHERE true
 ON CONFLICT (run, generation, path, name, number) DO NOTHING;
 
 -- Notes what a run that was just let go, and is not over, says of itself. Primary key.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: note_run
 UPDATE outlast_run_body SET error = coalesce(:error, error), verdict = coalesce(:verdict, verdict) WHERE run = :run;
 
 -- Adds a warning that is not there yet, up to a bound. Primary key.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: add_warning
 UPDATE outlast_run_body SET warnings = json_insert(warnings, '$[#]', :warning)
 WHERE run = :run AND json_array_length(warnings) < :limit AND NOT EXISTS (SELECT 1 FROM json_each(warnings) WHERE value = :warning);
@@ -105,7 +105,7 @@ ON CONFLICT (run, generation, path, name, number) DO UPDATE SET
     note = iif(excluded.done IS NULL AND excluded.note = '', note, excluded.note);
 
 -- Counts reports on the run, so that progress never seems to shrink when the record replaces them. Primary key.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: count_reports
 UPDATE outlast_run SET reports = outlast_run.reports + new.reports
 FROM (SELECT value ->> 'run' AS run, value ->> 'token' AS token, value ->> 'reports' AS reports FROM json_each(:batch)) AS new
