@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from outlast.testing.postgres_binaries import PostgresNotFoundError, find_binaries
 from outlast.testing.postgres_server import ADDRESS_VARIABLE, PostgresServer
@@ -21,6 +22,10 @@ LACKING_CAPABILITY = "capability:"
 """How the reason of a skip begins that is right everywhere: the adapter says itself that it cannot do this."""
 
 _numbers = itertools.count()
+
+# How long an example takes says something about the machine, and nothing about what is tested.
+settings.register_profile("outlast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("outlast")
 
 
 @pytest.fixture(scope="session")

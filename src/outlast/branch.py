@@ -232,7 +232,7 @@ def _is_branch(task: asyncio.Task[Any]) -> bool:
 
 def detached(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """Make a task of the engine's own, which belongs to no body and no step, whoever makes the engine begin it."""
-    return asyncio.Task(work, loop=asyncio.get_running_loop(), context=NO_BODY.copy())  # not through the factory, which would make it a branch
+    return asyncio.Task(work, context=NO_BODY.copy())  # not through the factory, which would make it a branch
 
 
 class TaskFactory:

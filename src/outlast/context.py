@@ -105,7 +105,7 @@ class Context(Generic[S]):
         return self._step(function, args, kwargs)
 
     async def _step(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        declared, args = as_step(function, args)
+        declared, args = (function, args) if type(function) is Step else as_step(function, args)
         arguments = declared.signature.encode_arguments(args, kwargs, declared.arguments_field)
         key = self._key(declared.options.name)
         future = self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else ""))

@@ -30,7 +30,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
-class StepCall(msgspec.Struct, frozen=True):
+class StepCall(msgspec.Struct, frozen=True, gc=False):
     """A step to be performed: what it is and what it was given."""
 
     step: Step[..., Any]

@@ -39,7 +39,7 @@ class _Argument:
 class Signature:
     """The parameters and the result of one function."""
 
-    __slots__ = ("_arguments", "_arrays", "_fits_array", "_more", "_positional", "_python", "_required_count", "name", "result")
+    __slots__ = ("_arguments", "_arrays", "_fits_array", "_more", "_only", "_positional", "_python", "_required_count", "name", "result")
 
     def __init__(self, name: str, parameters: Sequence[Parameter], result: Any) -> None:
         self.name = name
@@ -53,6 +53,8 @@ class Signature:
         self._required_count = len(required)
         self._fits_array = all(parameter.kind in _POSITIONAL for parameter in required)
         self._arrays: dict[int, Codec] = {}
+        self._only: Codec | None = None
+        """The codec of as many arguments as every call has had so far."""
 
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], field: str) -> str:
         """Return the arguments as JSON text, "" for none; TypeError where Python's own call would raise it, PayloadError as a codec."""
@@ -106,6 +108,11 @@ class Signature:
             raise
 
     def _decode_array(self, text: str, field: str) -> tuple[Any, ...]:
+        if self._only is not None:  # nearly always as many as ever: read once, and only what does not fit is taken apart
+            try:
+                return tuple(self._only.decode(text, field))
+            except PayloadError:
+                pass
         try:
             parts = _read_array(text)
         except Exception as error:  # a text that nests too deep or is no JSON: one run's fault, never the worker's
@@ -146,6 +153,7 @@ class Signature:
                 raise PayloadError(f"{field}: {count} arguments are stored, and {self.name} takes {taken}; deploy the code that fits", field=field)
             annotations = tuple(self._at(index).annotation for index in range(count))
             codec = self._arrays[count] = codec_for(tuple.__class_getitem__(annotations))
+            self._only = codec if len(self._arrays) == 1 else None
         return codec
 
     def _at(self, index: int) -> _Argument:

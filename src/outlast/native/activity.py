@@ -18,7 +18,7 @@ from outlast.this_step import StepAttempt
 from .store import ActivityRow, ClaimedRun
 
 
-class _Watched(msgspec.Struct):
+class _Watched(msgspec.Struct, gc=False):
     claim: ClaimedRun
     key: StepKey
     started_at: datetime

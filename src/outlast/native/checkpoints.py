@@ -55,7 +55,7 @@ class Landing(Enum):
     """This worker is not alive any more."""
 
 
-class Entry(msgspec.Struct, eq=False):
+class Entry(msgspec.Struct, eq=False, gc=False):
     """A checkpoint and who waits for it."""
 
     checkpoint: Checkpoint

@@ -77,7 +77,7 @@ class NativeDriver:
         services: Any,
         now: Callable[[], datetime],
         on_end: Callable[[NativeDriver, Ending], None],
-        is_loop_ending: Callable[[], bool] = lambda: False,
+        is_loop_ending: Callable[[], int] = int,
     ) -> None:
         self.claim = claim
         self.hold = claim.hold

@@ -85,7 +85,7 @@ class Executions:
             services=self._services,
             now=self._runtime.time.now,
             on_end=self._ended,
-            is_loop_ending=lambda: self._runtime.is_loop_ending,
+            is_loop_ending=self._runtime.is_loop_ending,
         )
         self.registry[claim.id] = driver
         self._bodies.add(driver)

@@ -55,9 +55,12 @@ class Runtime:
         self._canary = self.spawn(asyncio.Event().wait())
 
     @property
-    def is_loop_ending(self) -> bool:
-        """True once everything on the loop is being canceled, as `asyncio.run` does at its end: to the runs that is a crash."""
-        return self._canary is not None and self._canary.cancelling() > 0
+    def is_loop_ending(self) -> Callable[[], int]:
+        """Tells, more than zero, once everything on the loop is being canceled, as `asyncio.run` does at its end: to the runs that is a crash.
+
+        The canary's own method, without a call in between: each durable call asks several times.
+        """
+        return self._canary.cancelling if self._canary is not None else int
 
     async def insist(self, what: str, call: Callable[[], Awaitable[R]], until: Callable[[], bool]) -> R | None:
         """Call until the database answers; None when `until` has become true first."""

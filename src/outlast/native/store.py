@@ -82,7 +82,7 @@ class Candidate(NamedTuple):
     is_suspect: bool
 
 
-class ClaimedRun(msgspec.Struct, frozen=True):
+class ClaimedRun(msgspec.Struct, frozen=True, gc=False):
     """A run that this worker now holds."""
 
     id: str
@@ -140,7 +140,7 @@ class FailureCheckpoint:
     failure: FailedAttempt
 
 
-class RunCheckpoint(msgspec.Struct, frozen=True):
+class RunCheckpoint(msgspec.Struct, frozen=True, gc=False):
     """A held run leaves `running`: ended, parked, delayed for another attempt of its body, or handed back.
 
     Refused when the token is not the current one, and, unless `passes_cancel`, when a cancel was accepted.

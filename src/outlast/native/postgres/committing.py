@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from outlast.database.transaction import Answer, Rows, Transaction
@@ -51,14 +52,14 @@ class Committing:
 
 def _sorted(checkpoints: Sequence[Checkpoint]) -> tuple[list[StepCheckpoint], list[FailureCheckpoint], list[RunCheckpoint]]:
     """Return each kind by run, so that every group locks rows in the same order."""
-    steps = [each for each in checkpoints if isinstance(each, StepCheckpoint)]
-    failures = [each for each in checkpoints if isinstance(each, FailureCheckpoint)]
-    changes = [each for each in checkpoints if isinstance(each, RunCheckpoint)]
-    return sorted(steps, key=_run_id), sorted(failures, key=_run_id), sorted(changes, key=_run_id)
+    ordered = sorted(checkpoints, key=_hold)
+    steps = [each for each in ordered if isinstance(each, StepCheckpoint)]
+    if len(steps) == len(ordered):
+        return steps, [], []
+    return steps, [each for each in ordered if isinstance(each, FailureCheckpoint)], [each for each in ordered if isinstance(each, RunCheckpoint)]
 
 
-def _run_id(checkpoint: Checkpoint) -> str:
-    return checkpoint.hold.run_id
+_hold = attrgetter("hold")
 
 
 def _identity(checkpoint: Checkpoint) -> tuple[Any, ...]:
