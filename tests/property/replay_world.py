@@ -250,7 +250,7 @@ class World:
         return self.kept
 
 
-def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]]) -> Any:
+def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]], loop_factory: Callable[[], VirtualLoop] = VirtualLoop) -> Any:
     """Run a scenario on a virtual loop with the task factory; whatever asyncio complains about is a failure."""
     complaints: list[dict[str, Any]] = []
 
@@ -268,7 +268,7 @@ def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]]) -> 
         assert not left, f"tasks are left over: {left}"
         return result
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         result = runner.run(staged())
     gc.collect(1)
     assert complaints == [], complaints

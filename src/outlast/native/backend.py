@@ -1,8 +1,10 @@
 """Backend: one database as the native engine uses it, put together by `connect`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from outlast.database.transaction import Database
+from outlast.native.doctor.examiner import Examiner
 from outlast.native.liveness import Liveness
 from outlast.native.schema import Schema
 from outlast.native.store import Store
@@ -18,3 +20,5 @@ class Backend:
     store: Store
     liveness: Liveness
     wakes: Wakes
+    examiner: Callable[[], Examiner]
+    """Makes what the doctor looks through, with connections of its own."""

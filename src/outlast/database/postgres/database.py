@@ -92,6 +92,9 @@ class PostgresDatabase:
     def interrupt(self) -> None:
         self._connections.interrupt()
 
+    def interrupt_hung(self, limit: timedelta) -> None:
+        self._connections.interrupt_hung(limit)
+
     def close(self) -> None:
         self._connections.close()
 

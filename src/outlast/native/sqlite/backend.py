@@ -6,6 +6,7 @@ from outlast.clock import Clock
 from outlast.database.sqlite import Journal, SqliteDatabase
 from outlast.native.backend import Backend
 
+from .examiner import SqliteExaminer
 from .liveness import SqliteLiveness
 from .schema import SqliteSchema
 from .store import SqliteStore
@@ -21,4 +22,5 @@ def sqlite_backend(path: str | os.PathLike[str], *, journal: Journal = "auto", c
         store=SqliteStore(clock),
         liveness=SqliteLiveness(database.path),
         wakes=SqliteWakes(database.path),
+        examiner=lambda: SqliteExaminer(database.path, clock),
     )
