@@ -147,8 +147,8 @@ PGQUEUER = Contender(
 DBOS = Contender(
     "DBOS",
     (_python("dbos"), "-m", "bench.peers.dbos_load"),
-    "one process, plain functions (coroutines were a third slower) from one queue with a worker concurrency of 100, polled every 10 ms (its default of 1 s "
-    "would bound it to 100 runs a second; 50 and 100 ms were level), 20 connections, its worker's default, log level WARNING; without its hosted service "
+    "one process, plain functions (coroutines were a third slower) from one queue with a worker concurrency of 100, polled every 50 ms (10 and 100 ms were a "
+    "little slower, its default of 1 s bounds it to 100 runs a second), 20 connections, its worker's default, log level WARNING; without its hosted service "
     "nobody notices that a process died, so that there is no takeover to measure",
     20,
     environment="dbos",

@@ -63,13 +63,17 @@ class StoreMachine(RuleBasedStateMachine):
             self._pass_by_what_is_rare()
 
     def _pass_by_what_is_rare(self) -> None:
-        """A run that fails and is discarded, and a worker that dies with the others: chance alone comes to them too seldom."""
+        """Runs that fail, of which one is retried and one discarded and pruned, and a worker that dies with the others: chance comes to them too seldom."""
         worker = self.workers[1]
         self._claim(ALL, worker)
-        if self.holds:
-            failed = RunCheckpoint(self.holds[0][1], 0, RunStatus.FAILED, passes_cancel=True)
-            self.pair.write(lambda side, tx: side.store.commit_checkpoints(tx, [failed], self.now)())
-            self._discard(failed.hold.run_id, "no use")
+        failed = [RunCheckpoint(hold, 0, RunStatus.FAILED, passes_cancel=True) for _, hold in self.holds[:2]]
+        self.pair.write(lambda side, tx: side.store.commit_checkpoints(tx, failed, self.now)())
+        if failed:
+            self._retry(failed[-1].hold.run_id, "once more")
+        if len(failed) == 2:
+            discarded = failed[0].hold.run_id
+            self._discard(discarded, "no use")
+            self.note("prune", self.pair.write(lambda side, tx: side.store.delete_runs(tx, [discarded], timedelta(), dead_letters=False, now=self.now)))
         self.pair.write(lambda side, tx: side.store.end_worker(tx, worker, "dead", now=self.now))
         self.recover_orphans()
 
@@ -267,16 +271,18 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seed=seeds)
     def retry(self, seed: int) -> None:
         run_id, reason = self.draw(seed).choice([*self.run_ids, self.draws.next_id(), "nonsense"]), self.draws.text()
+        self._retry(run_id, reason)
+        if self.draws.random.random() < 0.5:
+            for run_id in self.run_ids:
+                self._discard(run_id, reason)
 
+    def _retry(self, run_id: str, reason: str) -> None:
         def retry(side: Any, tx: Any) -> Any:
             answer = side.store.retry_run(tx, run_id, "ann", reason, self.now)
             return answer and (answer[0], {answer[1]})
 
         answer = self.pair.write(retry)
         self.note("retry", answer is not None and RunStatus(answer[0]).is_terminal)
-        if self.draws.random.random() < 0.5:
-            for run_id in self.run_ids:
-                self._discard(run_id, reason)
 
     def _discard(self, run_id: str, reason: str) -> None:
         found = self.pair.write(lambda side, tx: side.store.discard_run(tx, run_id, "ann", reason, self.now))

@@ -45,9 +45,11 @@ class Committing:
         return [each for each in checkpoints if _identity(each) in kept]
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
-        latest = {(row.hold, row.key): row for row in rows}  # one statement cannot write a row twice
-        if latest:
-            tx.run(SQL["record_activity"], {"batch": batch_to_json([_activity_columns(row) for row in latest.values()])})
+        left = list(rows)
+        while left:  # once, but for a step that is there twice: one statement cannot write a row twice
+            first = {(row.hold, row.key): row for row in reversed(left)}
+            tx.run(SQL["record_activity"], {"batch": batch_to_json([_activity_columns(row) for row in first.values()])})
+            left = [row for row in left if row is not first[row.hold, row.key]]
 
 
 def _sorted(checkpoints: Sequence[Checkpoint]) -> tuple[list[StepCheckpoint], list[FailureCheckpoint], list[RunCheckpoint]]:

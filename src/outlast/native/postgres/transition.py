@@ -50,7 +50,7 @@ def checkpoint_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
 
 
 def _body_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
-    """Return what goes into the run's body, nothing for an ordinary run whose task returns nothing."""
+    """Return what goes into the run's body, nothing for one that only parks or is handed back."""
     body: dict[str, Any] = {}
     if checkpoint.output is not None:
         body["output"] = checkpoint.output
@@ -62,8 +62,8 @@ def _body_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
         body["verdict"] = checkpoint.verdict
     if checkpoint.warnings:
         body["warnings"] = checkpoint.warnings
-    # An earlier attempt of the body may have left its error there, which an end takes away.
-    is_written = bool(body) or (checkpoint.status.is_terminal and checkpoint.attempts > 0)
+    # An earlier attempt of the body, or an earlier end, may have left its error there, which an end takes away.
+    is_written = bool(body) or checkpoint.status.is_terminal
     return body | {"has_body": True} if is_written else body
 
 

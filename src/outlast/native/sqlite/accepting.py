@@ -27,27 +27,32 @@ class Accepting(Tables):
         return {LaneName(queue, kind, version): lane for queue, kind, version, lane in tx.run(self._sql["find_lanes"], batch).all()}
 
     def record_runs(self, tx: Transaction, runs: Sequence[NewRun], now: datetime | None = None) -> Answer[list[Accepted]]:
-        owners = self._take_keys(tx, [run for run in runs if run.idempotency_key is not None])
-        lost = {run.id: owners[run.kind, run.idempotency_key] for run in runs if run.idempotency_key is not None}
-        taken = {run_id: owner for run_id, owner in lost.items() if owner[0] != run_id}
-        new = [run for run in runs if run.id not in taken]
-        known = self._insert(tx, new, self._now(now))
+        keyed = [run for run in runs if run.idempotency_key is not None]
+        won = self._take_keys(tx, keyed)
+        owners = self._find_owners(tx, [run for run in keyed if run.id not in won])
+        met = {run.id: owners[run.kind, run.idempotency_key] for run in keyed if run.id not in won and run.idempotency_key is not None}
+        taken = {run_id: owner for run_id, owner in met.items() if owner[0] != run_id}
+        known = self._insert(tx, [run for run in runs if run.id not in met], self._now(now))
         answers = [
             Accepted(*taken[run.id][:1], created=False, stored_digest=taken[run.id][1])
             if run.id in taken
-            else Accepted(run.id, created=True, stored_digest=known.get(run.id, run.input_digest))
+            else Accepted(run.id, created=True, stored_digest=met[run.id][1] if run.id in met else known.get(run.id, run.input_digest))
             for run in runs
         ]
         return lambda: answers
 
-    def _take_keys(self, tx: Transaction, runs: Sequence[NewRun]) -> dict[tuple[str, str], tuple[str, str]]:
-        """Insert keys first, and return whose each one is and of which input."""
+    def _take_keys(self, tx: Transaction, runs: Sequence[NewRun]) -> set[str]:
+        """Insert keys first, and return the runs whose keys were free."""
+        if not runs:
+            return set()
+        return {run_id for (run_id,) in tx.run(self._sql["insert_keys"], {"runs": batch_to_json([_key_row(run) for run in runs])}).all()}
+
+    def _find_owners(self, tx: Transaction, runs: Sequence[NewRun]) -> dict[tuple[str, str], tuple[str, str]]:
+        """Return whose each key is, and of which input. A run that owns its key already was accepted before, and may be pruned by now."""
         if not runs:
             return {}
-        batch = {"runs": batch_to_json([_key_row(run) for run in runs])}
-        if tx.run(self._sql["insert_keys"], batch).count == len(runs):
-            return {(run.kind, run.idempotency_key or ""): (run.id, run.input_digest) for run in runs}
-        return {(kind, key): (run, digest) for kind, key, run, digest in tx.run(self._sql["find_keys"], batch).all()}
+        rows = tx.run(self._sql["find_keys"], {"runs": batch_to_json([_key_row(run) for run in runs])}).all()
+        return {(kind, key): (run, digest) for kind, key, run, digest in rows}
 
     def _insert(self, tx: Transaction, runs: Sequence[NewRun], now: int) -> dict[str, str]:
         """Insert runs, and return the digests of those that were there before."""

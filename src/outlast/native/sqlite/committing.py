@@ -4,8 +4,10 @@ A group is one statement for each kind of row whatever its size: each call of th
 away, and beside a busy event loop getting it back can take milliseconds.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Any, TypeVar
 
 from outlast.database.transaction import Answer, Transaction
@@ -94,12 +96,9 @@ class Committing(Ending):
         if not rows:
             return
         tx.run(self._sql["record_activity"], {"batch": batch_to_json([_activity_row(row) for row in rows])})
-        reports: dict[Hold, int] = {}
-        for row in rows:
-            if row.done is not None:
-                reports[row.hold] = reports.get(row.hold, 0) + 1
+        reports = Counter((*row.hold, row.generation) for row in rows if row.done is not None and isfinite(row.done))  # as what is no number is stored
         if reports:
-            batch = [{"run": hold.run_id, "token": hold.token, "reports": count} for hold, count in reports.items()]
+            batch = [{"run": run_id, "token": token, "generation": generation, "reports": count} for (run_id, token, generation), count in reports.items()]
             tx.run(self._sql["count_reports"], {"batch": batch_to_json(batch)})
 
 

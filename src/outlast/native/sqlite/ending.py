@@ -33,11 +33,6 @@ class End:
     is_over: bool = False
     """Found `failed` or `dead`: an operator discards it, and what it failed with stays."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Nothing is to be kept, and nothing was kept before: the ordinary end of a run without a result."""
-        return not (self.attempts or self.output or self.error or self.verdict)
-
 
 class Ending(Tables):
     """The part of the store that makes runs terminal."""
@@ -48,8 +43,7 @@ class Ending(Tables):
             return set()
         rows = tx.run(self._sql["end_runs"], {"batch": batch_to_json([_state_row(end) for end in ends]), "now": now}).all()
         ended = {Hold(*row) for row in rows}
-        kept = [end for end in ends if not end.is_over and not (end.is_plain and end.status is RunStatus.SUCCEEDED)]
-        self._keep_ends(tx, [end for end in kept if end.hold in ended])
+        self._keep_ends(tx, [end for end in ends if not end.is_over and end.hold in ended])
         if keyed := [end.hold.run_id for end in ends if end.has_key and end.hold in ended]:
             tx.run(self._sql["end_keys"], {"run_ids": batch_to_json(keyed)})
         if ended:

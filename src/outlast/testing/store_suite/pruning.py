@@ -40,6 +40,16 @@ class PruningSuite(WorldSuite):
             if place is None:
                 return count
 
+    def test_what_was_accepted_and_pruned_is_not_accepted_again(self, world: World) -> None:
+        """The caller's own call, tried once more under its key when the run is gone: nothing is written, and the answer is as before."""
+        worker, run = world.worker(), new_run(world.lane(), idempotency_key="key")
+        world.accept(run)
+        world.commit(worker, end(world.claim(worker, run.id)[0]))
+        assert self.delete(world, run.id) == 1
+        assert [(accepted.run_id, accepted.created) for accepted in world.accept(run)] == [(run.id, True)]
+        with world.database.reading() as tx:
+            assert world.store.find_run(tx, run.id) is None
+
     def ended(self, world: World, worker: int, status: RunStatus = RunStatus.SUCCEEDED, *, now: datetime = START, **changes: Any) -> ClaimedRun:
         """Return a run that left something in every table and is over."""
         run = world.claimed(worker, now, **changes)

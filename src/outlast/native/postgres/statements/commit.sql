@@ -15,19 +15,19 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
 WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
 RETURNING run, outlast.step.token, outlast.step.generation, path, name, number
 
--- What was open of calls whose records were just kept: their waits, and what steps reported. By primary keys; the token is
--- tested by way of the record. Apart from the records, because most calls have neither: to look cost 9 of 28 us a record.
+-- What was open of calls whose records were just kept: their waits, and what steps reported. By primary keys; only
+-- where this transaction has kept the record. Apart from the records, because most calls have neither: to look cost 9 of 28 us a record.
 -- only here: SQLite has no statement that changes several tables, and withdraws waits and reports in two.
 -- name: close_calls
 WITH ended AS MATERIALIZED (
-    SELECT s.run, s.generation, s.path, s.name, s.number
+    SELECT s.run, s.generation, s.path, s.name, s.number, s.kind
     FROM json_to_recordset(%(batch)s::json) AS b(run uuid, token bigint, generation bigint, path text, name text, number bigint)
     JOIN outlast.step s ON s.run = b.run AND s.generation = b.generation AND s.path = b.path AND s.name = b.name AND s.number = b.number
-        AND s.token = b.token
+        AND s.token = b.token AND s.xmin = pg_current_xact_id()::xid
 ),
 ended_waits AS (
     DELETE FROM outlast.wait w USING ended e
-    WHERE w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
+    WHERE e.kind IN ('sleep', 'timeout') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
 )
 DELETE FROM outlast.activity a USING ended e
 WHERE a.run = e.run AND a.generation = e.generation AND a.path = e.path AND a.name = e.name AND a.number = e.number

@@ -17,7 +17,8 @@ WHERE lane.queue = value ->> 'queue' AND lane.kind = value ->> 'kind' AND lane.v
 -- name: insert_keys
 INSERT INTO outlast_run_key (kind, key, run, input_digest)
 SELECT value ->> 'kind', value ->> 'idempotency_key', value ->> 'id', value ->> 'input_digest' FROM json_each(:runs) WHERE true
-ON CONFLICT (kind, key) DO NOTHING;
+ON CONFLICT (kind, key) DO NOTHING
+RETURNING run;
 
 -- Whose the keys are now. Primary key (kind, key).
 -- name: find_keys

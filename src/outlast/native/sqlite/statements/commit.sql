@@ -108,8 +108,10 @@ ON CONFLICT (run, generation, path, name, number) DO UPDATE SET
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: count_reports
 UPDATE outlast_run SET reports = outlast_run.reports + new.reports
-FROM (SELECT value ->> 'run' AS run, value ->> 'token' AS token, value ->> 'reports' AS reports FROM json_each(:batch)) AS new
-WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run.status = 'running';
+FROM (
+    SELECT value ->> 'run' AS run, value ->> 'token' AS token, value ->> 'generation' AS generation, value ->> 'reports' AS reports FROM json_each(:batch)
+) AS new
+WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run.generation = new.generation AND outlast_run.status = 'running';
 
 -- Records of a group that are there, by token. Unique index of (run, generation, path, name, number).
 -- name: find_records
