@@ -2,6 +2,7 @@
 
 from outlast.connect import connect
 from outlast.context import Context
+from outlast.database.borrowed.remembering import transaction_tables
 from outlast.engine import Capabilities, TaskEngine
 from outlast.errors import (
     CancelRequested,
@@ -88,4 +89,5 @@ __all__ = [
     "task",
     "task_ref",
     "this_step",
+    "transaction_tables",
 ]

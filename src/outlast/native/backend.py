@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from outlast.database.transaction import Database
+from outlast.native.keeping import Keeping
 from outlast.native.liveness import Liveness
 from outlast.native.schema import Schema
 from outlast.native.store import Store
@@ -16,5 +17,6 @@ class Backend:
     database: Database
     schema: Schema
     store: Store
+    keeping: Keeping
     liveness: Liveness
     wakes: Wakes

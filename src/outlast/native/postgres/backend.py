@@ -4,6 +4,7 @@ from outlast.database.postgres import PostgresDatabase
 from outlast.limits import CONNECTIONS_MAX
 from outlast.native.backend import Backend
 
+from .keeping import Keeping
 from .liveness import PostgresLiveness
 from .schema import PostgresSchema
 from .store import PostgresStore
@@ -17,6 +18,7 @@ def postgres_backend(url: str, *, direct_url: str | None = None, connections: in
         database=database,
         schema=PostgresSchema(database),
         store=PostgresStore(),
+        keeping=Keeping(),
         liveness=PostgresLiveness(database),
         wakes=PostgresWakes(database),
     )

@@ -6,6 +6,7 @@ from outlast.clock import Clock
 from outlast.database.sqlite import Journal, SqliteDatabase
 from outlast.native.backend import Backend
 
+from .keeping import Keeping
 from .liveness import SqliteLiveness
 from .schema import SqliteSchema
 from .store import SqliteStore
@@ -19,6 +20,7 @@ def sqlite_backend(path: str | os.PathLike[str], *, journal: Journal = "auto", c
         database=database,
         schema=SqliteSchema(database),
         store=SqliteStore(clock),
+        keeping=Keeping(),
         liveness=SqliteLiveness(database.path),
         wakes=SqliteWakes(database.path),
     )
