@@ -5,9 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
+CHAOS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typing clean
+.PHONY: help demo test long lint format generate typing clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  %-14s %s\n", $$1, $$2 }'
@@ -15,8 +16,11 @@ help: ## print this list
 demo: $(VENV)/.installed ## see a task outlast the process that runs it
 	$(BIN)/outlast demo
 
-test: $(VENV)/.installed-dev ## run every test, on SQLite and on a PostgreSQL that the tests start; ARGS="-k word" for some
-	$(BIN)/python -m pytest -n 4 $(ARGS)
+test: $(VENV)/.installed-dev ## run every test but the long ones, on SQLite and on a PostgreSQL that the tests start; ARGS="-k word" for some
+	$(BIN)/python -m pytest -n 4 -m "not long" $(ARGS)
+
+long: $(VENV)/.installed-dev ## run what takes minutes more: the suites of the ports through PgBouncer, which has to be installed
+	$(BIN)/python -m pytest -n 4 -m long $(ARGS)
 
 lint: $(VENV)/.installed-dev ## format, rules, types, who imports whom, architecture
 	$(BIN)/ruff format --check .
@@ -29,6 +33,9 @@ format: $(VENV)/.installed-dev ## let the formatter and its safe fixes do their 
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+generate: $(VENV)/.installed-dev ## write the blocking surface anew from the async files that it mirrors; the tests fail while it is not current
+	$(BIN)/python scripts/generate_blocking.py
+
 typing: $(VENV)/.installed-dev ## what a user's editor says about the public surface, by mypy and by pyright
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q $(wildcard tests/typing) $(ARGS)
@@ -39,10 +46,23 @@ bench: $(VENV)/.installed-dev ## measure side by side with the peers; ARGS="--sh
 	$(BIN)/python -m bench $(ARGS)
 endif
 
+ifneq ($(wildcard tests/growth),)
+.PHONY: growth
+growth: $(VENV)/.installed-dev ## plans and paces in a database with a million finished and a million sleeping runs; ARGS="--share 0.1" for a tenth
+	$(BIN)/python -m tests.growth $(ARGS)
+endif
+
 ifneq ($(wildcard tests/crash),)
 .PHONY: chaos
-chaos: $(VENV)/.installed-dev ## kill workers and databases, and look at what is left
+chaos: $(VENV)/.installed-dev ## the crash tests, then six minutes of random faults on each database and a checker; CHAOS="--seed 7" plays one again
 	$(BIN)/python -m pytest -n 4 tests/crash $(ARGS)
+	$(BIN)/python -m tests.chaos $(CHAOS)
+endif
+
+ifneq ($(wildcard tests/outage),)
+.PHONY: outage
+outage: $(VENV)/.installed-dev ## take the database away from workers and callers in every way, and see that all goes on by itself
+	$(BIN)/python -m pytest -n 4 tests/outage $(ARGS)
 endif
 
 clean: ## remove the environment and what the tools left

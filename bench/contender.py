@@ -20,8 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 OPENWORKFLOW_FOLDER = ROOT / "bench" / "peers" / "openworkflow"
-PGQUEUER_ENVIRONMENT = ROOT / "bench" / "peers" / ".venv"
-PGQUEUER_REQUIREMENTS = ROOT / "bench" / "peers" / "pgqueuer_requirements.txt"
+PEERS = ROOT / "bench" / "peers"
 ACTION_SECONDS_MAX = 900.0
 """A drain of the slowest peer takes a tenth of this; what takes longer hangs."""
 
@@ -41,6 +40,8 @@ class Contender:
     settings: str
     """How it was set up, for the reader of the results."""
     connections: int = 10
+    environment: str | None = None
+    """The name of its own Python environment, which is made from its file of requirements; None where it needs none."""
 
     def run(self, action: str, **options: Any) -> Event:
         """Run one action to its end and return its last event."""
@@ -121,6 +122,10 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "NODE_ENV": "production"}
 
 
+def _python(environment: str) -> str:
+    return str(PEERS / ".venv" / environment / "bin" / "python")
+
+
 OUTLAST = Contender("outlast", (sys.executable, "-m", "bench.outlast_load"), "defaults; one worker process, concurrency 100", 4)
 BATCHED_SQL = Contender(
     "batched SQL",
@@ -135,18 +140,28 @@ OPENWORKFLOW = Contender(
 )
 PGQUEUER = Contender(
     "PgQueuer",
-    (str(PGQUEUER_ENVIRONMENT / "bin" / "python"), "-m", "bench.peers.pgqueuer_load"),
+    (_python("pgqueuer"), "-m", "bench.peers.pgqueuer_load"),
     "a plain queue: no steps, no results, jobs are deleted; asyncpg, one connection in the worker and 10 in the client, batches of 100, all tables logged",
+    environment="pgqueuer",
 )
-CONTENDERS = {"outlast": OUTLAST, "openworkflow": OPENWORKFLOW, "batched_sql": BATCHED_SQL, "pgqueuer": PGQUEUER}
+DBOS = Contender(
+    "DBOS",
+    (_python("dbos"), "-m", "bench.peers.dbos_load"),
+    "one process, plain functions (coroutines were a third slower) from one queue with a worker concurrency of 100, polled every 10 ms (its default of 1 s "
+    "would bound it to 100 runs a second; 50 and 100 ms were level), 20 connections, its worker's default, log level WARNING; without its hosted service "
+    "nobody notices that a process died, so that there is no takeover to measure",
+    20,
+    environment="dbos",
+)
+CONTENDERS = {"outlast": OUTLAST, "openworkflow": OPENWORKFLOW, "batched_sql": BATCHED_SQL, "pgqueuer": PGQUEUER, "dbos": DBOS}
 
 
 def make_ready(contender: Contender) -> None:
     """Install what a contender needs, or raise with the reason why it cannot be measured."""
     if contender is OPENWORKFLOW:
         _install_openworkflow()
-    elif contender is PGQUEUER:
-        _install_pgqueuer()
+    elif contender.environment:
+        _install_python_peer(contender.name, contender.environment)
     elif contender is OUTLAST:
         tried = subprocess.run([sys.executable, "-c", "import bench.outlast_load"], cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
         if tried.returncode:
@@ -159,10 +174,14 @@ def openworkflow_versions() -> dict[str, str]:
     return versions
 
 
-def pgqueuer_versions() -> dict[str, str]:
-    """Return the exact versions that the PgQueuer side is pinned to."""
-    lines = PGQUEUER_REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+def python_versions(environment: str) -> dict[str, str]:
+    """Return the exact versions that a side with a Python environment of its own is pinned to."""
+    lines = _requirements(environment).read_text(encoding="utf-8").splitlines()
     return {name: version for name, _, version in (line.partition("==") for line in lines) if version}
+
+
+def _requirements(environment: str) -> Path:
+    return PEERS / f"{environment}_requirements.txt"
 
 
 def _install_openworkflow() -> None:
@@ -180,14 +199,14 @@ def _installed_version(name: str) -> str | None:
     return str(json.loads(file.read_text(encoding="utf-8"))["version"]) if file.exists() else None
 
 
-def _install_pgqueuer() -> None:
-    python = PGQUEUER_ENVIRONMENT / "bin" / "python"
-    check = f"from importlib.metadata import version; assert all(version(n) == v for n, v in {pgqueuer_versions()!r}.items())"
+def _install_python_peer(name: str, environment: str) -> None:
+    python = Path(_python(environment))
+    check = f"from importlib.metadata import version; assert all(version(n) == v for n, v in {python_versions(environment)!r}.items())"
     if python.exists() and subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0:
         return
-    make = [sys.executable, "-m", "venv", str(PGQUEUER_ENVIRONMENT)]
-    fill = [str(python), "-m", "pip", "install", "--quiet", "-r", str(PGQUEUER_REQUIREMENTS)]
+    make = [sys.executable, "-m", "venv", str(python.parents[1])]
+    fill = [str(python), "-m", "pip", "install", "--quiet", "-r", str(_requirements(environment))]
     for command in (make, fill):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ContenderError(f"PgQueuer could not be installed: mend that, or leave it out with --contenders\n{done.stderr.strip()}")
+            raise ContenderError(f"{name} could not be installed: mend that, or leave it out with --contenders\n{done.stderr.strip()}")

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 import psycopg
 
-from .contender import openworkflow_versions, pgqueuer_versions
+from .contender import CONTENDERS, openworkflow_versions, python_versions
 
 SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "max_connections")
 COMMITS = 200
@@ -29,8 +29,13 @@ def describe(url: str) -> dict[str, str]:
             "one durable commit": f"{_commit_milliseconds(connection):.2f} ms (median of {COMMITS})",
             "Python": f"{platform.python_version()}, psycopg {version('psycopg')}",
             "Node": _node_version(),
-            "peers": ", ".join(f"{name} {exact}" for name, exact in (openworkflow_versions() | pgqueuer_versions()).items()),
+            "peers": ", ".join(f"{name} {exact}" for name, exact in _peer_versions()),
         }
+
+
+def _peer_versions() -> list[tuple[str, str]]:
+    pinned = [openworkflow_versions(), *(python_versions(contender.environment) for contender in CONTENDERS.values() if contender.environment)]
+    return [each for versions in pinned for each in versions.items()]
 
 
 def _show(connection: psycopg.Connection, name: str) -> str:

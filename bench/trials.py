@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from .contender import BATCHED_SQL, OPENWORKFLOW, OUTLAST, PGQUEUER, ROOT, Contender, Started
+from .contender import BATCHED_SQL, DBOS, OPENWORKFLOW, OUTLAST, PGQUEUER, ROOT, Contender, Started
 from .history import multiply_finished_runs
 from .world import World
 
@@ -141,7 +141,7 @@ def _past(world: World, *, finished: int) -> Figures:
     return {"rate": count / drained["seconds"]}
 
 
-def _import(_: World) -> Figures:
+def _import(world: World) -> Figures:
     """Import the library in a new interpreter, with its files in the page cache."""
     program = "import time; begun = time.perf_counter(); import outlast; print((time.perf_counter() - begun) * 1000)"
     for _ in range(2):  # the first may have to compile what was edited since
@@ -155,10 +155,10 @@ def _sides(measure: Callable[..., Figures], *contenders: Contender, **options: o
 
 _ALL = (OUTLAST, OPENWORKFLOW, BATCHED_SQL)
 TRIALS = (
-    Trial("one_step", _sides(_drain, *_ALL, PGQUEUER, task="one_step", steps=1, full=5_000, short=1_000)),
-    Trial("ten_steps", _sides(_drain, *_ALL, task="ten_steps", steps=10, full=2_000, short=200)),
-    Trial("enqueue_single", _sides(_enqueue, *_ALL, PGQUEUER, at_once=1, full=1_000, short=200)),
-    Trial("enqueue_fifty", _sides(_enqueue, *_ALL, PGQUEUER, at_once=50, full=5_000, short=1_000)),
+    Trial("one_step", _sides(_drain, *_ALL, PGQUEUER, DBOS, task="one_step", steps=1, full=5_000, short=1_000)),
+    Trial("ten_steps", _sides(_drain, *_ALL, DBOS, task="ten_steps", steps=10, full=2_000, short=200)),
+    Trial("enqueue_single", _sides(_enqueue, *_ALL, PGQUEUER, DBOS, at_once=1, full=1_000, short=200)),
+    Trial("enqueue_fifty", _sides(_enqueue, *_ALL, PGQUEUER, DBOS, at_once=50, full=5_000, short=1_000)),
     Trial("enqueue_many", _sides(_enqueue, *_ALL, PGQUEUER, at_once=None, full=20_000, short=2_000)),
     Trial("latency", _sides(_latency, OUTLAST, OPENWORKFLOW, PGQUEUER)),
     Trial("takeover", _sides(_takeover, OUTLAST, OPENWORKFLOW)),

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 from outlast.testing.postgres_binaries import PostgresNotFoundError, find_binaries
 from outlast.testing.postgres_server import ADDRESS_VARIABLE, PostgresServer
 from outlast.testing.shared_server import SharedServer
+
+if TYPE_CHECKING:
+    from tests.outage.pgbouncer import PgBouncer
 
 THREAD_END_SECONDS_MAX = 5.0
 """How long a thread that was told to end may take on a loaded machine."""
@@ -44,6 +48,15 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgr
         yield PostgresServer(shared.join())
     finally:
         shared.leave()
+
+
+@pytest.fixture(scope="session")
+def pooler(postgres_server: PostgresServer) -> "Iterator[PgBouncer]":
+    """PgBouncer in transaction mode before the session's server."""
+    from tests.outage.pgbouncer import PgBouncer
+
+    with PgBouncer(postgres_server.url("postgres")) as pooler:
+        yield pooler
 
 
 @pytest.fixture

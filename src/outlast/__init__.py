@@ -1,5 +1,7 @@
 """outlast: durable tasks for Python. The public names, and nothing else."""
 
+from outlast.blocking import BlockingEngine, BlockingRun
+from outlast.blocking_context import BlockingContext
 from outlast.connect import connect
 from outlast.context import Context
 from outlast.database.borrowed.remembering import transaction_tables
@@ -42,6 +44,9 @@ from outlast.this_step import StepAttempt, this_step
 __all__ = [
     "FILES",
     "NETWORK",
+    "BlockingContext",
+    "BlockingEngine",
+    "BlockingRun",
     "CancelOutcome",
     "CancelRequested",
     "Capabilities",

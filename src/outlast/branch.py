@@ -19,12 +19,15 @@ from collections.abc import Collection, Coroutine, Generator, Iterator
 from contextvars import Context as Variables
 from contextvars import ContextVar, copy_context
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from outlast.errors import UsageError
 from outlast.foreign_await import callbacks_of, foreign_place, futures_in
 from outlast.scope import BODY
+
+if TYPE_CHECKING:
+    from outlast.body_thread import BodyThread
 
 logger = logging.getLogger("outlast.branch")
 
@@ -116,6 +119,8 @@ class Branches:
         self._alive: dict[Branch, None] = {}
         self._failed: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._is_closed = False
+        self.thread: BodyThread | None = None
+        """In which the body runs when it is a `def` function."""
         self.has_branched = False
         """True once the body created a task: until then it stands still whenever the engine runs."""
 

@@ -28,6 +28,8 @@ class Capabilities:
     has_deadlines: bool = True
     has_delays: bool = True
     has_operator_retry: bool = True
+    has_upkeep: bool = True
+    """Queues are paused, dead letters discarded, old runs pruned, and stranded ones named."""
     has_process_steps: bool = True
     has_fencing_tokens: bool = True
     keeps_keys_for_ever: bool = True

@@ -27,6 +27,7 @@ NAMES = {
     "worker_started": "worker, name",
     "worker_stopped": "worker, left: ids of runs whose bodies did not end",
     "lease_renewed": "worker",
+    "lease_not_renewed": "worker, error: it is tried again",
     "lease_lost": "worker, reason",
     "worker_ended": "worker, end: `dead` or `silent`, as found by this watcher",
     "runs_claimed": "runs: ids",

@@ -5,6 +5,7 @@ import os
 import random
 import secrets
 import uuid
+from datetime import datetime
 
 from outlast.clock import SystemClock
 
@@ -16,6 +17,12 @@ def run_id() -> str:
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
     return str(uuid.UUID(int=value))
+
+
+def first_run_id_at(instant: datetime) -> str:
+    """Return what sorts before every run id made in this millisecond or later, and after every earlier one."""
+    milliseconds = f"{int(instant.timestamp() * 1000):012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}-"
 
 
 def is_run_id(text: str) -> bool:

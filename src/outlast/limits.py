@@ -46,6 +46,13 @@ FILE_POLL_BUSY = timedelta(milliseconds=2)  # SQLite, for a second after the las
 FILE_POLL_IDLE = timedelta(milliseconds=20)  # SQLite after that
 FOREIGN_AWAIT_REPORTED_AFTER = timedelta(seconds=1)  # a body that awaits something of its own is named once after this
 
+# --- operating -----------------------------------------------------------------------------------------------------------
+PRUNE_PAGE = 500  # runs or keys looked at, and at most deleted, in one transaction
+PRUNE_RECORDS_MAX = 10_000  # what hangs on the runs of one such transaction, unless one run alone has more: it stays well under a second
+LANE_COUNT_MAX = 1_000  # runs of a lane are counted so far: whether there are 1,000 or a million is the same to a person
+LANE_SAMPLE_MAX = 10_000  # held and sleeping runs that are looked at to say which lanes they belong to: some ten milliseconds
+STRANDED_AFTER = timedelta(seconds=60)  # a deploy that replaces workers leaves a lane without one for less than this
+
 # --- leases ---------------------------------------------------------------------------------------------------------
 LEASE = timedelta(seconds=30)  # longer than the longest hold of the interpreter lock that was measured (23.5 s)
 LEASE_MIN = timedelta(seconds=1)  # below it ordinary scheduling delays look like silence
@@ -67,6 +74,8 @@ TRANSACTION_TRIES_MAX = 10  # of one attempt of a transactional step, for anothe
 LOOP_ANSWER_TIMEOUT = timedelta(seconds=60)  # a blocked event loop; a transaction that waits for longer is undone
 IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=2)  # a frozen worker's open transaction is ended by the server
 STATEMENT_TIMEOUT = timedelta(seconds=10)  # nothing here should take a second; ten mean that the server is ill
+ANSWER_TIMEOUT = timedelta(seconds=20)  # the server itself ends a statement long before: nobody is there who would answer
+RENEWAL_ANSWERS_PER_LEASE = 3  # a renewal waits a third of a lease for its answer: then another connection is tried while the lease lasts
 SQLITE_BUSY_TIMEOUT = timedelta(seconds=10)  # how long a write waits for another process's
 CANCEL_GRACE = timedelta(seconds=10)  # how long a told process body may clean up before it is killed
 ACTIVITY_EVERY = timedelta(seconds=1)  # progress is written at most once a second, for steps longer than that
@@ -78,6 +87,20 @@ RESTART_DELAY = timedelta(seconds=1)  # a worker process that died is started ag
 RESTART_DELAY_MAX = timedelta(seconds=60)  # what dies at every start is tried once a minute
 RESTART_FORGIVEN_AFTER = timedelta(seconds=60)  # a process that lived this long was not broken from the start
 STOP_GRACE = timedelta(seconds=5)  # what a process may take beyond its stop time-out to leave its services and end
-OVERDUE_EVERY = timedelta(seconds=5)  # the sweep for runs that reached their deadline before anybody claimed them
+PORTAL_END = timedelta(seconds=5)  # what the own loop of engine.blocking may take to end after the engine was closed
+OVERDUE_EVERY = timedelta(seconds=5)  # a busy worker's sweep for runs that reached their deadline while nobody held them; an idle one sees them as it looks
 WORKERS_FORGOTTEN_AFTER = timedelta(days=1)  # ended workers stay listed that long, for people who look into an incident
 HOUSEKEEPING_EVERY = timedelta(minutes=10)  # what only tidies up has time
+
+# --- doctor ---------------------------------------------------------------------------------------------------------
+DOCTOR_CHECK_TIMEOUT = timedelta(seconds=10)  # one check; what a healthy database answers takes milliseconds
+DOCTOR_TIMEOUT = timedelta(seconds=60)  # all checks together: people wait for it
+LISTENER_TEST_TIMEOUT = timedelta(seconds=4)  # a wake-up that takes longer is worth less than the poll behind it
+CLOCK_OFFSET_WARNED = timedelta(seconds=1)  # machines that follow a time server are a thousand times closer
+CLOCK_OFFSET_MAX = timedelta(seconds=30)  # a whole lease: deadlines and logs mislead people
+SNAPSHOT_AGE_WARNED = timedelta(minutes=5)  # longer than any transaction of a service, shorter than a report
+SNAPSHOT_TRANSACTIONS_WARNED = 1_000_000  # so many may each have left dead rows that nobody can remove
+DEAD_ROWS_WARNED = 100_000  # below it claims do not notice
+WAL_BYTES_WARNED = 256 << 20  # SQLite begins its log anew at some 4 MiB, unless a reader holds it
+KEYS_COUNTED_MAX = 100_000  # SQLite has no estimate, and counting more than this takes too long for a reader
+KEYS_BYTES_WARNED = 10 << 30  # idempotency keys are kept for ever, and look-ups begin to miss the memory

@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from outlast.duration import Duration
 from outlast.run import RunView
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue after somebody paused or unpaused it."""
+
+    name: str
+    paused_at: datetime | None
+    """Since when nobody claims from it; None when it is not paused."""
+    has_changed: bool
+    """False when it was so already."""
+    lanes: int
+    """Kinds and versions that were ever enqueued to it, or that a worker took from it: 0 may be a slip of the pen."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a prune removed."""
+
+    runs: int
+    kept: int
+    """Failed and dead runs that are old enough, and stay until somebody retries or discards them."""
+    keys: int
 
 
 class Operator(Protocol):
@@ -15,5 +41,34 @@ class Operator(Protocol):
 
         The record of the step that failed it is retired into the history, and that step has fresh attempts. Raises
         `RunNotFoundError`, and `UsageError` for a run that is not over or has succeeded.
+        """
+        ...
+
+    async def discard(self, run_id: str, /, *, actor: str, reason: str) -> RunView:
+        """End a `failed` or `dead` run as `canceled`: somebody has looked at it, and nothing more is to come.
+
+        It leaves the dead letters, keeps what it failed with, and may still be retried. Raises `RunNotFoundError`, and
+        `UsageError` for a run in another state.
+        """
+        ...
+
+    async def pause_queue(self, name: str, /, *, actor: str, reason: str) -> QueueView:
+        """Let no worker claim from a queue, from its next claim on. What runs goes on, and `enqueue` is accepted as before."""
+        ...
+
+    async def unpause_queue(self, name: str, /, *, actor: str, reason: str) -> QueueView:
+        """Let workers claim from a queue again, and wake them."""
+        ...
+
+    async def prune(
+        self, older_than: Duration, /, *, keys_older_than: Duration | None = None, dead_letters: bool = False, actor: str, reason: str
+    ) -> PruneReport:
+        """Delete runs that were over for so long, with their whole history, and only whole runs.
+
+        Failed and dead ones stay until somebody has retried or discarded them, unless `dead_letters`. An idempotency key
+        outlives its run: it answers as before, and `result()` of it raises `ResultPrunedError`. `keys_older_than` deletes
+        those whose run is pruned and was accepted longer ago; afterwards the same key makes a new run.
+
+        It goes in many short transactions. A crash in between leaves nothing half deleted, and the next prune goes on.
         """
         ...

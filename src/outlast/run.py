@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol
 from typing_extensions import TypeVar
 
 from outlast.duration import Duration, as_duration
+from outlast.errors import ResultPrunedError, RunNotFoundError
 from outlast.failure import Failure
 
 O = TypeVar("O", default=Any)
@@ -130,9 +131,10 @@ class RunSource(Protocol):
 class Run(Generic[O]):
     """A handle on one run. It holds no connection and may be kept, dropped or made again from the id."""
 
-    def __init__(self, source: RunSource, run_id: str, decode: Callable[[RunView], O], *, created: bool) -> None:
+    def __init__(self, source: RunSource, run_id: str, decode: Callable[[RunView], O], *, created: bool, was_accepted: bool = False) -> None:
         self._source = source
         self._decode = decode
+        self._was_accepted = was_accepted  # an engine has said so: what is not there any more was pruned
         self.id = run_id
         self.created = created
         """False when the idempotency key was there already and this is the run that it belongs to."""
@@ -147,7 +149,13 @@ class Run(Generic[O]):
         time-out. Cancelling the waiter never touches the run.
         """
         seconds = None if timeout is None else as_duration(timeout, "timeout").total_seconds()
-        return self._decode(await self._source.wait_for_end(self.id, seconds))
+        try:
+            view = await self._source.wait_for_end(self.id, seconds)
+        except RunNotFoundError:
+            if not self._was_accepted:
+                raise
+            raise ResultPrunedError(f"run {self.id} is over, and what it returned was pruned", run_id=self.id) from None
+        return self._decode(view)
 
     async def view(self) -> RunView:
         """Return what is known of the run now."""

@@ -10,7 +10,7 @@ from .source import GENERATED, LIBRARY, PROJECT, imports, names_used, python_fil
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
-OURS = python_files(*(PROJECT / folder for folder in ("src", "tests", "bench", "apps")))
+OURS = python_files(*(PROJECT / folder for folder in ("src", "tests", "scripts", "bench", "apps")))
 IN_LIBRARY = python_files(LIBRARY)
 
 CLOCKS = re.compile(

@@ -62,6 +62,8 @@ class TcpProxy:
         self._url = urlsplit(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.cuts: list[Cut] = []
+        self.commits = 0
+        """COMMITs that have come from clients so far."""
         self.passing = threading.Event()
         """Clear: a black hole. Connections are accepted, and nothing comes through in either direction."""
         self.passing.set()
@@ -93,6 +95,12 @@ class TcpProxy:
             links = list(self._links)
         for link in links:
             link.close()
+
+    def swallow(self) -> None:
+        """Let nothing through any more on the connections that there are, for ever; new ones pass."""
+        with self._lock:
+            for link in self._links:
+                link.is_swallowed = True
 
     def close(self) -> None:
         self.is_closed.set()
@@ -134,6 +142,7 @@ class _Link:
         self._proxy = proxy
         self._client = client
         self._server = server
+        self.is_swallowed = False
         self._cut: Cut | None = None
         self._held_back = b""
         self._transaction = b""
@@ -159,6 +168,8 @@ class _Link:
 
     def _pace(self) -> None:
         self._proxy.passing.wait()
+        if self.is_swallowed:
+            self._proxy.is_closed.wait()
         if self._proxy.delay:
             self._proxy.is_closed.wait(self._proxy.delay)
 
@@ -196,6 +207,7 @@ class _Link:
 
     def _commit(self, message: bytes, reader: "_Reader") -> bool:
         """Pass a COMMIT on, or cut the wire; return whether the connection goes on."""
+        self._proxy.commits += 1
         cut = next((cut for cut in self._proxy.cuts if cut.takes(self._transaction)), None)
         if cut is None:
             self._server.sendall(message)

@@ -18,6 +18,7 @@ from .postgres_world import World, opened
 
 CUT = """SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
     WHERE application_name LIKE '%lock' AND datname = current_database()"""
+LOCKS = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
 
 
 @pytest.fixture
@@ -94,6 +95,21 @@ def test_watchers_who_look_at_once_do_not_see_each_other(world: World, watcher: 
         other.execute("SELECT pg_try_advisory_xact_lock_shared(-(%s::bigint))", [worker_id])
         assert watcher.is_free(row(world, worker_id))
         other.rollback()
+
+
+def test_a_watcher_s_listing_looks_at_the_locks(world: World, watcher: PostgresLiveness) -> None:
+    """One statement reads the beats and then the locks, of those whose lock means something; nobody else's listing touches them."""
+    held, free, unprovable = (world.worker() for _ in range(3))
+    world.backend.liveness.hold(held)
+    with world.database.transaction() as tx:
+        world.store.renew_worker(tx, unprovable, is_provable=False)
+    with world.database.reading() as tx:
+        rows = world.store.list_workers(tx, only_alive=True, counts_runs=False)
+        assert {row.id: row.is_lock_free for row in rows} == {held: False, free: True, unprovable: None}
+        statements = len(tx.run(LOCKS).all())
+        assert watcher.find_free(tx, [row for row in rows if row.is_provable]) == {free}
+        assert len(tx.run(LOCKS).all()) == statements
+    assert row(world, free).is_lock_free is None
 
 
 def test_soon_after_a_restart_nothing_is_proven(world: World, watcher: PostgresLiveness) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from outlast.database.migrations import load_migrations
 from outlast.database.postgres import PostgresDatabase
 from outlast.errors import SchemaError, UsageError
 from outlast.native.postgres import schema as module
@@ -31,7 +32,7 @@ def test_callers_at_once_make_it_once(postgres_url: str) -> None:
         for database in databases:
             stack.callback(database.close)
         applied = migrate_at_once(databases)
-    assert applied == ["0001_native"]
+    assert sorted(applied) == [migration.name for migration in load_migrations("outlast.native.postgres")]
 
 
 def migrate_at_once(databases: list[PostgresDatabase]) -> list[str]:
@@ -67,6 +68,21 @@ def test_an_older_schema_is_not_altered_unasked(database: PostgresDatabase, post
         connection.execute("UPDATE outlast.meta SET version = 0")
     with pytest.raises(SchemaError, match="version 0"):
         schema.ensure("create")
+
+
+def test_code_of_version_1_works_beside_the_second_migration(database: PostgresDatabase, postgres_url: str) -> None:
+    """A schema of version 1 is upgraded only when asked, keeps its rows, allows the older code, and takes what that code writes."""
+    schema = PostgresSchema(database)
+    schema._apply(load_migrations("outlast.native.postgres")[0])
+    written = "INSERT INTO outlast.action (at, actor, action, run, reason) VALUES (now(), 'ann', 'retry', NULL, 'why not')"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(written)
+        with pytest.raises(SchemaError, match="run `outlast migrate`"):
+            schema.ensure("create")
+        schema.ensure(True)
+        assert connection.execute("SELECT oldest_code FROM outlast.meta").fetchall() == [(1,)]
+        connection.execute(written)
+        assert connection.execute("SELECT actor, queue, affected FROM outlast.action").fetchall() == [("ann", None, None)] * 2
 
 
 def test_a_schema_that_is_too_new_is_refused(database: PostgresDatabase, postgres_url: str) -> None:

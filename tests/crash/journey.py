@@ -208,7 +208,7 @@ def heard(event: Event) -> None:
 
 
 async def execute(options: argparse.Namespace) -> None:
-    async with connect(options.url, tasks=TASKS, lease=options.lease) as engine:
+    async with connect(options.url, tasks=TASKS, lease=options.lease, direct_url=options.direct_url) as engine:
         engine.events.subscribe(heard)
         if options.kill:
             engine.events.subscribe(killer(options.kill))
@@ -231,6 +231,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--kill", default="")
     parser.add_argument("--lease", default="2s")
+    parser.add_argument("--direct-url")
     parser.add_argument("--concurrency", type=int, default=10)
     parser.add_argument("--kind", default="journey")
     parser.add_argument("--first", type=int, default=0)

@@ -66,7 +66,7 @@ async def main() -> None:
     async with connect(URL, tasks=(order,)) as engine:
         await engine.start()
         run = await engine.enqueue(order, "bread", idempotency_key="bread")
-        print(await run.result(timeout=60))
+        sys.stdout.write(f"{await run.result(timeout=60)}\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,16 @@ PATIENCE = 120.0
 class Child:
     """A process that was started here, with what it has said so far."""
 
-    def __init__(self, arguments: list[str], folder: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path, *, program: Path = PROGRAM, within: Sequence[str] = ()) -> None:
+        """Start `program` with these arguments; `within` is what it is to be started by, such as `nice`."""
         environment = {**os.environ, "JOURNEY_FOLDER": str(folder), "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True, start_new_session=True
+            [*within, sys.executable, str(program), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            start_new_session=True,
         )
         self.said: list[str] = []
         self.complained: list[str] = []
@@ -110,8 +116,8 @@ class World:
         assert child.wait() == 0, child.report()
         return [line.split()[0] for line in child.said]
 
-    def _start(self, *arguments: str) -> Child:
-        child = Child(list(arguments), self.folder)
+    def _start(self, *arguments: str, program: Path = PROGRAM, within: Sequence[str] = ()) -> Child:
+        child = Child(list(arguments), self.folder, program=program, within=within)
         self.children.append(child)
         return child
 
@@ -120,13 +126,14 @@ class World:
         paused = threading.Event()
         for _ in range(100):
             child.signal(signal.SIGSTOP)
-            if not self.url.startswith("sqlite") or self._can_write():
+            if not self.url.startswith("sqlite") or self.can_write():
                 return
             child.signal(signal.SIGCONT)
             paused.wait(0.05)
         raise AssertionError("the process was never outside of a write\n" + child.report())
 
-    def _can_write(self) -> bool:
+    def can_write(self) -> bool:
+        """Whether a SQLite file can be written within a second."""
         with contextlib.closing(sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=1, isolation_level=None)) as connection:
             try:
                 connection.execute("BEGIN EXCLUSIVE")

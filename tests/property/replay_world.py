@@ -196,7 +196,8 @@ class World:
         self.landings = Landings(kept, self.chance, limit)
         self.driver = NativeDriver(
             claim, self.task, history=kept.history, checkpoints=self.landings, performer=self.performer,  # type: ignore[arg-type]  # a double
-            stillness=self._stillness, services=self.services, database=OwnDatabase(contextlib.nullcontext), now=self.now, on_end=lambda driver, ending: self._ended(ended, ending),
+            stillness=self._stillness, services=self.services, database=OwnDatabase(contextlib.nullcontext), now=self.now,
+            on_end=lambda driver, ending: self._ended(ended, ending),
         )  # fmt: skip
         self.driver.start()
         return ended
@@ -252,7 +253,7 @@ class World:
         return self.kept
 
 
-def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]]) -> Any:
+def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]], loop_factory: Callable[[], VirtualLoop] = VirtualLoop) -> Any:
     """Run a scenario on a virtual loop with the task factory; whatever asyncio complains about is a failure."""
     complaints: list[dict[str, Any]] = []
 
@@ -270,7 +271,7 @@ def stage(scenario: Callable[[], Coroutine[Any, Any, Any] | Awaitable[Any]]) -> 
         assert not left, f"tasks are left over: {left}"
         return result
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         result = runner.run(staged())
     gc.collect(1)
     assert complaints == [], complaints

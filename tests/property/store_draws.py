@@ -20,6 +20,9 @@ TEXTS = [
 ]
 NUMBERS = [0, -0.0, 1e22, 1e-300, 1.7976931348623157e308, (1 << 63) - 1, -(1 << 63), (1 << 53) + 1, 0.1, -7]
 STEP_KEYS = [StepKey(path, name, number) for path in ((), (0,), (1, 12)) for name in ("locate", "copy \U0001f422'\\") for number in (0, 1)]
+WAIT_KINDS = [RecordKind.SLEEP, RecordKind.TIMEOUT]
+WAIT_KEYS = [key for key in STEP_KEYS if key.number == 1]
+"""Those of sleeps and time-outs; the others are steps, which nobody waits for by a wait."""
 SECONDS = [-1.0, 0.0, 0.000001, 1.5, 10.0]
 ENDS = [RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELED]
 
@@ -31,6 +34,8 @@ class StoreDraws:
         self.random = Random(0)
         self.last_id = 0
         self.seq = 0
+        self.recorded: set[tuple[str, StepKey]] = set()
+        """Calls that may have a record: nobody begins to wait for one again."""
 
     def next_id(self) -> str:
         self.last_id += 1
@@ -98,11 +103,12 @@ class StoreDraws:
 
     def _step(self, hold: Hold, now: datetime) -> StepCheckpoint:
         self.seq += 1
-        outcome = self.random.choice(list(Outcome))
+        outcome, key = self.random.choice(list(Outcome)), self.key()
+        self.recorded.add((hold.run_id, key))
         record = Record(
-            key=self.key(),
+            key=key,
             seq=self.seq,
-            kind=self.random.choice(list(RecordKind)),
+            kind=self.random.choice(WAIT_KINDS) if key in WAIT_KEYS else RecordKind.STEP,
             outcome=outcome,
             digest=self.text(),
             attempts=self.random.randint(1, 3),
@@ -134,7 +140,8 @@ class StoreDraws:
         )
 
     def _park(self, hold: Hold, key: str | None, now: datetime) -> RunCheckpoint:
-        waits = tuple(Wait(one, self.random.choice([RecordKind.SLEEP, RecordKind.TIMEOUT]), self.after(now)) for one in self.random.sample(STEP_KEYS, 2))
+        keys = [one for one in WAIT_KEYS if (hold.run_id, one) not in self.recorded]
+        waits = tuple(Wait(one, self.random.choice(WAIT_KINDS), self.after(now)) for one in self.random.sample(keys, min(2, len(keys))))
         return RunCheckpoint(hold, 0, RunStatus.WAITING, self.maybe(self.after(now)), waits, self.random.randint(0, 2), passes_cancel=self.maybe(True) is True)
 
     def _delay(self, hold: Hold, key: str | None, now: datetime) -> RunCheckpoint:

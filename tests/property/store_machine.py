@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from outlast.errors import LeaseLostError
-from outlast.native.store import Checkpoint, Hold, NewRun, NewWorker, RunFilter
+from outlast.native.store import Checkpoint, Hold, NewRun, NewWorker, RunCheckpoint, RunFilter
 from outlast.native.transitions import recovery_of
 from outlast.run import RunStatus
 
@@ -59,6 +59,19 @@ class StoreMachine(RuleBasedStateMachine):
         self._record_worker(3600.0)
         self._record_worker(30.0)
         self._record_runs(4)
+        if self.draws.random.random() < 0.3:
+            self._pass_by_what_is_rare()
+
+    def _pass_by_what_is_rare(self) -> None:
+        """A run that fails and is discarded, and a worker that dies with the others: chance alone comes to them too seldom."""
+        worker = self.workers[1]
+        self._claim(ALL, worker)
+        if self.holds:
+            failed = RunCheckpoint(self.holds[0][1], 0, RunStatus.FAILED, passes_cancel=True)
+            self.pair.write(lambda side, tx: side.store.commit_checkpoints(tx, [failed], self.now)())
+            self._discard(failed.hold.run_id, "no use")
+        self.pair.write(lambda side, tx: side.store.end_worker(tx, worker, "dead", now=self.now))
+        self.recover_orphans()
 
     @invariant()
     def rows_are_the_same(self) -> None:
@@ -113,11 +126,27 @@ class StoreMachine(RuleBasedStateMachine):
     def end_worker(self, seed: int, end: str, beat: int | None, is_silent: bool) -> None:
         worker = self.draw(seed).choice(self.workers[1:])
         self.pair.write(lambda side, tx: side.store.end_worker(tx, worker, end, beat=beat, is_silent=is_silent, now=self.now))
+        if self.draws.random.random() < 0.5:  # before others have taken what it held
+            self.recover_orphans()
 
-    @rule(only_alive=st.booleans(), older_than=st.sampled_from([0.0, 7.0]))
-    def list_and_forget_workers(self, only_alive: bool, older_than: float) -> None:
+    @rule(seed=seeds, only_alive=st.booleans(), older_than=st.sampled_from([0.0, 7.0]))
+    def list_and_forget(self, seed: int, only_alive: bool, older_than: float) -> None:
+        self.draw(seed)
         self.pair.read(lambda side, tx: side.store.list_workers(tx, only_alive=only_alive, now=self.now))
         self.pair.write(lambda side, tx: side.store.delete_ended_workers(tx, timedelta(seconds=older_than), self.now))
+        self._prune(timedelta(seconds=older_than))
+
+    def _prune(self, older_than: timedelta) -> None:
+        """A page of the walk, and sometimes what it finds; of the ids that are drawn all are old."""
+        random = self.draws.random
+        place, limit, dead_letters = random.choice([None, *self.run_ids]), random.choice([2, ALL]), random.random() < 0.5
+        found = self.pair.read(lambda side, tx: side.store.list_old_runs(tx, older_than, limit, place, dead_letters=dead_letters, now=self.now))
+        self.note("walk", [is_prunable for _, _, is_prunable, *_ in found])
+        if random.random() < 0.5:
+            asked = random.sample(self.run_ids, len(self.runs))
+            self.note("prune", self.pair.write(lambda side, tx: side.store.delete_runs(tx, asked, older_than, dead_letters=dead_letters, now=self.now)))
+        if random.random() < 0.3:
+            self.note("prune keys", self.pair.write(lambda side, tx: side.store.delete_old_keys(tx, older_than, limit, None, self.now))[0])
 
     @rule()
     def recover_orphans(self) -> None:
@@ -154,8 +183,9 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(2 if self.holds else 0):
             self._commit()
 
-    def _claim(self, limit: int) -> None:
-        worker, run_ids = self.draws.random.choice(self.workers), self.draws.random.sample(self.run_ids, len(self.runs))
+    def _claim(self, limit: int, worker: int | None = None) -> None:
+        worker = worker or self.draws.random.choice(self.workers)
+        run_ids = self.draws.random.sample(self.run_ids, len(self.runs))
 
         def claim(side: Any, tx: Any) -> Any:
             side.store.fence(tx, worker)
@@ -216,12 +246,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.write(lambda side, tx: side.store.end_overdue(tx, ALL, self.now))
 
     # --- what others do to the tables ----------------------------------------------------------------------------
-    @rule(queue=st.sampled_from(sorted({lane.queue for lane in LANES})), is_paused=st.booleans())
-    def pause(self, queue: str, is_paused: bool) -> None:
-        self.pair.delete("queue", "name", queue)
-        if is_paused:
-            self.pair.pause(queue)
-
     @rule(seed=seeds)
     def forget_worker(self, seed: int) -> None:
         self.pair.delete("worker", "id", self.draw(seed).choice(self.workers[1:]))
@@ -250,12 +274,32 @@ class StoreMachine(RuleBasedStateMachine):
 
         answer = self.pair.write(retry)
         self.note("retry", answer is not None and RunStatus(answer[0]).is_terminal)
+        if self.draws.random.random() < 0.5:
+            for run_id in self.run_ids:
+                self._discard(run_id, reason)
+
+    def _discard(self, run_id: str, reason: str) -> None:
+        found = self.pair.write(lambda side, tx: side.store.discard_run(tx, run_id, "ann", reason, self.now))
+        self.note("discard", found in ("failed", "dead"))
+
+    @rule(seed=seeds, queue=st.sampled_from(sorted({lane.queue for lane in LANES})), is_paused=st.booleans())
+    def pause(self, seed: int, queue: str, is_paused: bool) -> None:
+        self.draw(seed)
+        actor, reason = self.draws.text(), self.draws.text()
+
+        def pause(side: Any, tx: Any) -> Any:
+            deed = side.store.pause_queue if is_paused else side.store.unpause_queue
+            change = deed(tx, queue, actor, reason, self.now)
+            return change.paused_at, change.has_changed, set(change.lanes)
+
+        self.note("pause" if is_paused else "unpause", self.pair.write(pause)[1])
 
     @rule(seed=seeds, status=st.none() | st.sampled_from(RunStatus), kind=st.sampled_from([None, "greet"]), queue=st.sampled_from([None, "default"]))
     def read(self, seed: int, status: RunStatus | None, kind: str | None, queue: str | None) -> None:
         random, asked = self.draw(seed), [*self.run_ids, "nonsense"]
         before, limit = random.choice([None, *self.run_ids]), random.randint(1, 3)
-        self.pair.read(lambda side, tx: side.store.list_runs(tx, RunFilter(status, kind, queue), limit, before))
+        self.pair.read(lambda side, tx: side.store.list_runs(tx, RunFilter(status, kind, queue), limit, before, self.now))
         self.pair.read(lambda side, tx: side.store.find_ended(tx, asked))
+        self.pair.read(lambda side, tx: (side.store.list_lanes(tx, self.now), side.store.list_actions(tx, None, ALL)))
         self.pair.read(lambda side, tx: [side.store.find_key(tx, lane.kind, key) for lane in LANES[1:] for key in KEYS])
-        self.pair.read(lambda side, tx: [(side.store.find_run(tx, run_id), side.store.list_steps(tx, run_id)) for run_id in asked])
+        self.pair.read(lambda side, tx: [(side.store.find_run(tx, run_id, self.now), side.store.list_steps(tx, run_id)) for run_id in asked])

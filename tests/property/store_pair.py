@@ -31,12 +31,26 @@ TABLES = {
     "step_failure": "run, generation, path, name, number, attempt, token, error, started_at, failed_at, retry_at, is_retired",
     "activity": "run, generation, path, name, number, attempt, started_at, done, total, note",
     "wait": "run, generation, path, name, number, kind, due_at",
+    "queue": "name, paused_at",
     "worker": "id, name, process, beat, is_alive, is_idle, lease_until, started_at, ended_at, is_provable, tasks",
-    "action": "at, actor, action, run, reason",
+    "action": "at, actor, action, run, queue, affected, reason",
 }
-OTHER_TABLES = ("lane", "queue")
+OTHER_TABLES = ("lane",)
 _NAMES_ON_SQLITE = {"step": "run_step"}
-_INSTANTS = ("due_at", "cancel_requested_at", "deadline_at", "created_at", "started_at", "claimed_at", "finished_at", "failed_at", "retry_at", "ended_at", "at")
+_INSTANTS = (
+    "due_at",
+    "cancel_requested_at",
+    "deadline_at",
+    "created_at",
+    "started_at",
+    "claimed_at",
+    "finished_at",
+    "failed_at",
+    "retry_at",
+    "ended_at",
+    "at",
+    "paused_at",
+)
 
 
 class Side:
@@ -130,13 +144,6 @@ class StorePair:
             return tx.run(sql, {"value": value, "key": key_value}).count
 
         self.write(set)
-
-    def pause(self, queue: str) -> None:
-        def pause(side: Side, tx: Transaction) -> int:
-            now = "0" if side.is_sqlite else "now()"
-            return tx.run(f"INSERT INTO {side.table('queue')} (name, paused_at) VALUES ({side.place('queue')}, {now})", {"queue": queue}).count
-
-        self.write(pause)
 
     def _same(self, call: Callable[[Side, Transaction], Any], opened: Callable[[Side], Any]) -> Any:
         answers = []

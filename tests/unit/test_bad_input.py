@@ -89,8 +89,14 @@ def with_an_input_first():
 
 
 def that_is_not_async():
-    @task  # type: ignore[arg-type]  # what is proven
+    @task  # type: ignore[call-overload]  # what is proven
     def broken(ctx: Context) -> None: ...
+
+
+def that_is_a_generator():
+    @task
+    async def broken(ctx: Context):
+        yield 1
 
 
 def with_a_bad_version():
@@ -111,7 +117,8 @@ def with_a_bad_policy():
         (with_a_default, "has no default"),
         (with_an_unknown_name, "Nowhere.*import its type at the top of the module"),
         (with_an_input_first, "the first parameter is the context"),
-        (that_is_not_async, "a body is an `async def` function"),
+        (that_is_not_async, "a `def` body takes a BlockingContext: write `def broken"),
+        (that_is_a_generator, "and no generator"),
         (with_a_bad_version, "version"),
         (with_a_bad_policy, "write a RetryPolicy"),
     ],

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from outlast.cli import COMMANDS, main
+from outlast.cli.application import user_name
 from outlast.errors import IdempotencyConflictError, RunFailedError, RunNotFoundError, SchemaError, UnavailableError
 from outlast.failure import Failure
-from outlast.inspector import RunPage, WorkerView
+from outlast.inspector import ActionView, BoundedCount, LaneView, RunPage, StrandedView, WorkerView
+from outlast.operator import PruneReport, QueueView
 from outlast.run import CancelOutcome, Progress, RunStatus, StepView
 
 from .test_cli_output import a_run
@@ -31,6 +33,9 @@ class Ports:
         self.result_error = None
         self.history = ()
         self.tasks = ()
+        self.queue = QueueView("night", NOW, True, 1)
+        self.report = PruneReport(2, 0, 1)
+        self.stranded = (StrandedView("night", "import", 2, BoundedCount(1000, True), "no worker has import v2"),)
         self.inspector = self.operator = self
 
     async def __aenter__(self):
@@ -79,6 +84,32 @@ class Ports:
     async def list_workers(self, *, only_alive):
         self.note("list_workers", only_alive=only_alive)
         return (WorkerView("7", "host/12", False, "dead", NOW, NOW, NOW, 0, ("default",), 50, ("import v2",)),)
+
+    async def list_actions(self, *, run_id):
+        self.note("list_actions", run_id)
+        return (ActionView(NOW, "ann", "retry", run_id, None, None, "the disk\x1b is back"),)
+
+    async def list_lanes(self):
+        return (LaneView("night", "import", 2, NOW, False, BoundedCount(1000, True), BoundedCount(0), BoundedCount(7)),)
+
+    async def list_stranded(self):
+        return self.stranded
+
+    async def pause_queue(self, name, *, actor, reason):
+        self.note("pause_queue", name, actor=actor, reason=reason)
+        return self.queue
+
+    async def unpause_queue(self, name, *, actor, reason):
+        self.note("unpause_queue", name, actor=actor, reason=reason)
+        return self.queue
+
+    async def discard(self, run_id, *, actor, reason):
+        self.note("discard", run_id, actor=actor, reason=reason)
+        return a_run(status=RunStatus.CANCELED, why=f"canceled: {reason}")
+
+    async def prune(self, older_than, **options):
+        self.note("prune", older_than, **options)
+        return self.report
 
     async def migrate(self):
         self.note("migrate")
@@ -184,6 +215,70 @@ def test_retry_says_who_and_why(ports):
     assert "pending: waits for a worker" in done.output
 
 
+def test_show_says_what_operators_did(ports):
+    """Who did what to a run and why stands with it, escaped as everything."""
+    done = outlast("show", "r1")
+    assert "by ann at 2026-01-01 00:00:00Z: the disk\\x1b is back" in done.output
+    assert json.loads(outlast("show", "r1", "--json").output)["actions"][0]["action"] == "retry"
+
+
+@pytest.mark.parametrize("command", ["pause", "unpause"])
+def test_a_queue_is_paused_and_unpaused(ports, command):
+    """Who and why reach the operator; by default the user who runs the command."""
+    done = outlast(command, "night", "--actor", "ann", "--reason", "disk full")
+    assert done.exit_code == 0, done.output
+    assert ports.calls[0] == (f"{command}_queue", "night", {"actor": "ann", "reason": "disk full"})
+    assert json.loads(outlast(command, "night", "--json").output)["name"] == "night"
+    actor = ports.calls[2][-1]["actor"]
+    assert actor == user_name()
+
+
+def test_what_did_not_change_is_said(ports):
+    """A queue that was paused already, one that was not, and a name that nothing has used."""
+    assert outlast("pause", "night").output == "queue night is paused\n"
+    assert outlast("unpause", "night").output == "queue night goes on\n"
+    ports.queue = QueueView("night", NOW, False, 0)
+    assert outlast("pause", "night").output == "queue night has been paused since 2026-01-01 00:00:00Z; nothing was ever enqueued to it: is that its name?\n"
+    assert outlast("unpause", "night").output == "queue night was not paused\n"
+
+
+def test_discard_says_who_and_why(ports):
+    """An operator's discard carries a name and a reason."""
+    done = outlast("discard", "r1", "--actor", "ann", "--reason", "ordered twice")
+    assert ports.calls[0] == ("discard", "r1", {"actor": "ann", "reason": "ordered twice"})
+    assert done.output == "canceled: ordered twice\n"
+
+
+def test_prune_says_what_it_deleted(ports):
+    """Ages reach the operator in seconds, keys only if asked for; what was kept is told with what to do about it."""
+    done = outlast("prune", "--older-than", "30d", "--actor", "ann", "--reason", "old")
+    assert done.output == "2 runs and 1 key deleted\n"
+    options = {"keys_older_than": None, "dead_letters": False, "actor": "ann", "reason": "old"}
+    assert ports.calls[0] == ("prune", 30 * 86400.0, options)
+    ports.report = PruneReport(0, 3, 0)
+    done = outlast("prune", "--older-than", "1", "--keys-older-than", "90d", "--dead-letters")
+    assert "3 failed or dead kept" in done.output
+    options = ports.calls[-2][-1]
+    assert (options["keys_older_than"], options["dead_letters"]) == (90 * 86400.0, True)
+    assert json.loads(outlast("prune", "--older-than", "1", "--json").output) == {"runs": 0, "kept": 3, "keys": 0}
+
+
+def test_what_is_stranded_is_listed_with_the_reason(ports):
+    """A lane without workers says how much waits in it; an empty list says so."""
+    done = outlast("stranded")
+    assert "night  import v2  1000+  no worker has import v2" in done.output
+    assert json.loads(outlast("stranded", "--json").output)["stranded"][0]["runs"] == {"number": 1000, "has_more": True}
+    ports.stranded = ()
+    assert outlast("stranded").output == "nothing is stranded\n"
+
+
+def test_every_lane_is_listed_if_asked_for(ports):
+    """What each version still has to do, and whether anybody does it."""
+    done = outlast("stranded", "--all")
+    assert "night  import v2  1000+    0        7        none; paused since 2026-01-01 00:00:00Z" in done.output
+    assert json.loads(outlast("stranded", "--all", "--json").output)["lanes"][0]["waiting"]["number"] == 7
+
+
 def test_workers_show_how_they_ended(ports):
     """A worker that was found dead is listed as dead."""
     done = outlast("workers")
@@ -269,6 +364,8 @@ def test_an_error_is_a_message_and_a_code(ports, error, code):
         (["runs", "--app", "app_of_test:no_engine"], "connect()"),
         (["runs", "--app", "json:dumps.__doc__"], "connect()"),
         (["runs", "--status", "finished"], "succeeded"),
+        (["prune", "--app", "app_of_test:engine"], "--older-than"),
+        (["prune", "--older-than", "long", "--app", "app_of_test:engine"], "1h30m"),
         (["worker"], "--app"),
         (["worker", "--app", "app_of_test:engine", "--queues", ","], "commas"),
         (["demo", "--source", "/no/such/folder"], "does not exist"),

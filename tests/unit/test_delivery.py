@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from outlast.limits import FLAGS_POLL, IDLE_POLL
+from outlast.limits import FLAGS_POLL, IDLE_POLL, OVERDUE_EVERY
 from outlast.native.delivery import Delivery
 from outlast.native.store import Look
 
@@ -22,6 +22,7 @@ class Bench:
         self.overdue = [3, 2]
         self.passes = 0
         self.next_due_at: datetime | None = None
+        self.has_overdue = False
         self.delivery = Delivery(self, self, lambda: None)  # type: ignore[arg-type]  # it plays the calls and the store
 
     async def write(self, name: str, function: Callable[[Any], Any]) -> Any:
@@ -30,7 +31,7 @@ class Bench:
     read = write
 
     def look(self, tx: Any, lanes: tuple[int, ...], now: Any) -> Look:
-        return Look(False, False, self.next_due_at, NOW)
+        return Look(False, False, self.next_due_at, NOW, self.has_overdue)
 
     def wake_due(self, tx: Any, limit: int, now: Any) -> set[int]:
         self.passes += 1
@@ -86,3 +87,30 @@ def test_a_busy_worker_makes_a_pass_now_and_then() -> None:
 def test_overdue_runs_are_counted_over_all_pages() -> None:
     """The sweep ends when a page is empty."""
     assert asyncio.run(Bench().delivery.end_overdue()) == 5
+
+
+def test_a_look_ends_what_it_shows_to_be_overdue() -> None:
+    """An idle worker needs no query of its own for deadlines: its look tells whether there is anything to end."""
+    bench = Bench()
+    bench.seen(None)
+    assert bench.overdue == [3, 2]
+    bench.has_overdue = True
+    bench.seen(None)
+    assert bench.overdue == []
+
+
+def test_only_a_worker_that_has_not_looked_lately_sweeps() -> None:
+    """A busy worker does not look, so that its round asks; one that looks has just been told."""
+    bench = Bench()
+    bench.seen(None)
+    asyncio.run(bench.delivery.sweep_overdue(NOW + OVERDUE_EVERY - timedelta(seconds=1)))
+    assert bench.overdue == [3, 2]
+    asyncio.run(bench.delivery.sweep_overdue(NOW + OVERDUE_EVERY))
+    assert bench.overdue == []
+
+
+def test_a_worker_that_never_looked_sweeps() -> None:
+    """What was busy from its first claim on has seen nothing."""
+    bench = Bench()
+    asyncio.run(bench.delivery.sweep_overdue(NOW))
+    assert bench.overdue == []

@@ -16,7 +16,7 @@ from outlast.database.postgres.address import parse_address, shown_address
 from outlast.database.postgres.connections import Connections
 from outlast.database.postgres.refusals import translate
 from outlast.database.transaction import Refusal, RefusedError
-from outlast.errors import CommitUnknownError, LeaseLostError, SchemaError, UnavailableError, UsageError
+from outlast.errors import CommitUnknownError, LeaseLostError, OutlastError, SchemaError, UnavailableError, UsageError
 
 NOBODY_LISTENS = "postgresql://user:secret@127.0.0.1:1/nothing"
 
@@ -216,6 +216,37 @@ def cut(url: str, pid: int) -> None:
     """End a session and wait until it is gone."""
     with psycopg.connect(url, autocommit=True) as connection:
         assert connection.execute("SELECT pg_terminate_backend(%s, 10000)", [pid]).fetchone() == (True,)
+
+
+def test_a_call_that_hangs_is_ended_and_the_next_has_another_connection(postgres_url: str) -> None:
+    """A call that takes longer than the limit raises as when a connection breaks; one that does not is left alone; idle connections are dropped too."""
+    database = PostgresDatabase(postgres_url)
+    began = threading.Event()
+    ended: list[Exception] = []
+
+    def hang() -> None:
+        try:
+            with database.reading() as tx:
+                began.set()
+                tx.run("SELECT pg_sleep(60)").all()
+        except OutlastError as error:
+            ended.append(error)
+
+    with database.reading(), database.reading():
+        pass  # leaves two idle connections
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert began.wait(60)
+    database.interrupt_hung(timedelta(hours=1))
+    assert thread.is_alive()
+    assert len(database._connections._idle) == 1
+    database.interrupt_hung(timedelta(0))
+    thread.join(60)
+    assert [type(error) for error in ended] == [UnavailableError]
+    assert database._connections._idle == []
+    with database.reading() as tx:
+        assert tx.run("SELECT 1").all() == [(1,)]
+    database.close()
 
 
 def test_a_broken_connection_is_not_kept(database: PostgresDatabase, postgres_url: str) -> None:

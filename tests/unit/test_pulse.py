@@ -130,9 +130,9 @@ def test_bodies_are_told_before_the_lease_ends() -> None:
     assert bench.renew()
     bench.answer = UnavailableError()
     assert bench.renew(25)
-    assert bench.said == []
+    assert bench.said == ["lease_not_renewed"]
     assert bench.renew(1)
-    assert bench.said == ["silent"]
+    assert bench.said == ["lease_not_renewed", "silent"]
 
 
 def test_a_hanging_renewal_is_told_by_the_loop() -> None:

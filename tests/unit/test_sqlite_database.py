@@ -1,5 +1,6 @@
 """The SQLite database: what is kept, what is refused and in which words, and what a broken or foreign file does."""
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -238,6 +239,23 @@ def test_safe_versions_are_known(monkeypatch: pytest.MonkeyPatch, version: tuple
     """The versions with the mended write-ahead log are told from those without."""
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     assert has_safe_wal() is is_safe
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"), [((3, 40, 0), "truncate"), ((3, 44, 6), "wal"), ((3, 50, 7), "wal"), ((3, 51, 2), "truncate"), ((3, 51, 3), "wal")]
+)
+def test_the_file_gets_the_journal_that_is_safe_for_the_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: tuple[int, ...], mode: str) -> None:
+    """What the version decides is what the file has, as another connection sees it, and a commit leaves that journal's file."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
+    database = SqliteDatabase(tmp_path / "x.db")
+    with database.transaction() as tx:
+        tx.run("CREATE TABLE item (id INTEGER)")
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        (kept,) = connection.execute("PRAGMA journal_mode").fetchone()
+    assert (kept == "wal") is (mode == "wal")  # of the rollback journals only write-ahead logging is written into the file
+    assert (tmp_path / "x.db-wal").exists() is (mode == "wal")
+    assert (tmp_path / "x.db-journal").exists() is (mode == "truncate")
+    database.close()
 
 
 def test_a_file_with_another_journal_is_changed_when_nobody_has_it(tmp_path: Path) -> None:

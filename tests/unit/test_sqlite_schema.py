@@ -60,6 +60,23 @@ def test_a_schema_that_is_too_old_is_refused(database: SqliteDatabase) -> None:
         schema.ensure("create")
 
 
+def test_code_of_version_1_works_beside_the_second_migration(database: SqliteDatabase) -> None:
+    """A schema of version 1 is upgraded only when asked, keeps its rows, allows the older code, and takes what that code writes."""
+    schema = SqliteSchema(database)
+    first, *_ = load_migrations("outlast.native.sqlite")
+    schema._apply(first.number, first.sql)
+    written = "INSERT INTO outlast_action (at, actor, action, run, reason) VALUES (1, 'ann', 'retry', 'r1', 'why not')"
+    with database.transaction() as tx:
+        tx.run(written)
+    with pytest.raises(SchemaError, match="run `outlast migrate`"):
+        schema.ensure("create")
+    schema.ensure(True)
+    with database.transaction() as tx:
+        assert tx.run("SELECT oldest_code FROM outlast_meta").all() == [(1,)]
+        tx.run(written)
+        assert tx.run("SELECT actor, queue, affected FROM outlast_action").all() == [("ann", None, None)] * 2
+
+
 def test_code_that_is_too_old_is_refused(database: SqliteDatabase) -> None:
     """A schema that older code would spoil refuses it, also while it runs."""
     schema = SqliteSchema(database)
@@ -81,7 +98,7 @@ def test_a_newer_schema_may_allow_older_code(database: SqliteDatabase) -> None:
 def test_a_failing_migration_leaves_nothing(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration is applied whole or not at all."""
     schema = SqliteSchema(database)
-    [migration] = load_migrations("outlast.native.sqlite")
+    migration, *_ = load_migrations("outlast.native.sqlite")
     with pytest.raises(SchemaError):
         schema._apply(1, migration.sql + "\nINSERT INTO no_such_table VALUES (1);\n")
     assert tables(database) == set()

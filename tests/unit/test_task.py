@@ -1,10 +1,13 @@
 """Tasks: what is refused at their declaration, and with which words."""
 
+import functools
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from outlast.blocking_context import BlockingContext
 from outlast.context import Context
 from outlast.errors import UsageError
 from outlast.retry import ONCE, RetryPolicy
@@ -34,6 +37,16 @@ async def lonely(ctx: Context) -> None: ...
 
 class SpecialContext(Context[Any]):
     """A user's own."""
+
+
+class SpecialBlockingContext(BlockingContext[Any]):
+    """The same for `def` bodies."""
+
+
+@task
+def plain(ctx: BlockingContext[Any], order: Order) -> str:
+    """Do it plainly."""
+    return str(order.number)
 
 
 def test_a_bare_task_has_the_functions_name_and_the_defaults():
@@ -72,8 +85,24 @@ def test_context_of_the_users_own_is_a_context():
 
     async def anything(ctx: Any) -> None: ...
 
+    def special_plain(ctx: SpecialBlockingContext, order: Order) -> None: ...
+
+    def without_annotation(ctx, order: Order): ...
+
     assert task(special).takes_input
     assert not task(anything).takes_input
+    assert task(special_plain).takes_input
+    assert task(without_annotation).takes_input
+
+
+def test_a_def_body_is_declared_as_an_async_one():
+    """It has the same name, defaults and types; engines run a coroutine that serves it, and the function can be declared again."""
+    assert (plain.name, plain.version, plain.retry, plain.takes_input, plain.__doc__) == ("plain", 1, ONCE, True, "Do it plainly.")
+    assert plain.input.encode(Order(3), "input") == '{"number":3}'
+    assert plain.output.encode("x", "result") == '"x"'
+    assert inspect.iscoroutinefunction(plain.make_body)
+    assert bare.make_body is bare.body
+    assert task("plain", version=2)(plain.body).version == 2
 
 
 async def without_context() -> None: ...
@@ -91,6 +120,19 @@ async def generator(ctx: Context):
 
 
 def blocking(ctx: Context, order: Order) -> None: ...
+async def awaiting(ctx: BlockingContext, order: Order) -> None: ...
+def plain_without_context() -> None: ...
+def plain_input_first(order: Order) -> None: ...
+def plain_generator(ctx: BlockingContext):
+    yield 1
+
+
+@functools.wraps(bare.body)
+def decorated(*args: Any) -> Any:
+    return bare.body(*args)
+
+
+decorated.__name__ = "decorated"
 
 
 REFUSED = [
@@ -104,9 +146,14 @@ REFUSED = [
     (keywords, "a body takes a context and at most one input, by position"),
     (unresolvable, "an annotation cannot be resolved (name 'Missing' is not defined): import its type at the top of the module"),
     (unresolvable_result, "an annotation cannot be resolved"),
-    (blocking, "a body is an `async def` function; blocking work goes into steps"),
-    (generator, "a body is an `async def` function"),
-    (lambda ctx: None, "a body is an `async def` function"),
+    (blocking, "a `def` body takes a BlockingContext: write `def blocking(ctx: BlockingContext, ...)`, or `async def blocking(ctx: Context, ...)`"),
+    (awaiting, "an `async def` body takes a Context: write `async def awaiting(ctx: Context, ...)`, or `def awaiting(ctx: BlockingContext, ...)`"),
+    (decorated, "a `def` body takes a BlockingContext"),
+    (plain_without_context, "the body has no context: write `def plain_without_context(ctx: BlockingContext, ...)`"),
+    (plain_input_first, "the first parameter is the context: write `def plain_input_first(ctx: BlockingContext, ...)`"),
+    (generator, "a body is a function made with `async def`, or with `def` and a name, and no generator"),
+    (plain_generator, "a body is a function made with `async def`, or with `def` and a name, and no generator"),
+    (lambda ctx: None, "a body is a function made with `async def`, or with `def` and a name, and no generator"),
 ]
 
 
@@ -123,7 +170,7 @@ def test_body_that_cannot_run_is_refused_at_its_declaration(body, message):
 @pytest.mark.parametrize("body", [5, [], object()])
 def test_what_is_no_function_is_no_task(body):
     """A forgotten pair of parentheses or a number is named as such."""
-    with pytest.raises(UsageError, match="@task takes an async function, not"):
+    with pytest.raises(UsageError, match="@task takes a function, not"):
         task(body)
 
 

@@ -65,8 +65,8 @@ class Bench:
     def is_proof_possible(self, row: WorkerRow) -> bool:
         return self.can_prove
 
-    def is_free(self, row: WorkerRow) -> bool:
-        return row.id in self.free
+    def find_free(self, tx: Any, rows: list[WorkerRow]) -> set[int]:
+        return self.free & {row.id for row in rows}
 
     # --- store
     def list_workers(self, tx: Any, *, only_alive: bool, counts_runs: bool, now: Any) -> list[WorkerRow]:
@@ -180,27 +180,45 @@ def test_one_worker_that_cannot_be_judged_holds_up_no_other() -> None:
     """A judgement that fails is missed, and the next worker is looked at all the same."""
     bench = Bench()
     bench.rows = [worker(OWN), worker(2), worker(3, is_lease_over=True)]
+    bench.free = {2}
 
-    def is_free(row: WorkerRow) -> bool:
-        if row.id == 2:
-            raise UnavailableError
-        return False
+    def is_proof_possible(row: WorkerRow) -> bool:
+        raise UnavailableError
 
-    bench.is_free = is_free  # type: ignore[method-assign]
+    bench.is_proof_possible = is_proof_possible  # type: ignore[method-assign]
     bench.look()
     assert bench.ended == [(3, "silent", None, True)]
 
 
+def test_a_look_asks_once_however_many_workers_there_are() -> None:
+    """An idle worker of a large fleet costs no more queries than one of a small one."""
+    bench = Bench()
+    bench.rows = [worker(number) for number in range(OWN, 50)]
+    asked: list[str] = []
+
+    async def read(name: str, function: Callable[[Any], Any]) -> Any:
+        asked.append(name)
+        return function(None)
+
+    def other(function: Callable[[], Any]) -> Awaitable[Any]:
+        asked.append("a look at one lock")
+        return asyncio.to_thread(function)
+
+    bench.read, bench.other = read, other  # type: ignore[method-assign]
+    bench.look()
+    assert asked == ["list_workers"]
+
+
 def test_what_others_left_is_looked_for_again_and_again() -> None:
-    """A watcher that ended a worker may die before it recovers its runs: every third look asks for them, whoever ended what."""
+    """A watcher that ended a worker may die before it recovers its runs: every sixth look asks for them, whoever ended what."""
     bench = Bench()
     bench.look()
     recovered = []
-    for _ in range(9):
+    for _ in range(18):
         bench.orphans = [orphan(1)]
         bench.look()
         recovered.append(len(bench.recovered))
-    assert recovered == [0, 0, 1, 1, 1, 2, 2, 2, 3]
+    assert recovered == [0] * 5 + [1] * 6 + [2] * 6 + [3]
 
 
 def test_a_death_is_followed_by_the_recovery_at_once() -> None:
@@ -217,8 +235,18 @@ def test_only_one_watcher_recovers() -> None:
     bench = Bench()
     bench.is_watcher, bench.orphans = False, [orphan(1)]
     assert asyncio.run(bench.watch.recover()) == set()
-    assert bench.orphans
     assert not bench.recovered
+
+
+def test_where_nothing_was_left_nobody_becomes_the_watcher() -> None:
+    """The look that finds no orphans, which is nearly every one, asks the database nothing else."""
+    bench = Bench()
+    asked: list[bool] = []
+    bench.try_watch = lambda tx: asked.append(True) or True  # type: ignore[method-assign, func-returns-value]
+    assert asyncio.run(bench.watch.recover()) == set()
+    bench.orphans = [orphan(1)]
+    asyncio.run(bench.watch.recover())
+    assert asked == [True]
 
 
 def orphan(number: int) -> Orphan:

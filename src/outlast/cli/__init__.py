@@ -11,11 +11,17 @@ import click
 COMMANDS = {
     "cancel": "Ask for a run to end as canceled.",
     "demo": "See a folder copied by workers that are killed and frozen.",
+    "discard": "Put a failed or dead run aside for good.",
+    "doctor": "Look for what is wrong with the database or the fleet.",
     "enqueue": "Accept a run.",
     "migrate": "Create or upgrade the tables.",
+    "pause": "Let no worker claim from a queue.",
+    "prune": "Delete what has been over for long.",
     "retry": "Let a failed, dead or canceled run go on.",
     "runs": "List runs, newest first.",
     "show": "Show a run and its history.",
+    "stranded": "List what no worker executes, and why.",
+    "unpause": "Let workers claim from a queue again.",
     "worker": "Execute runs of an application's tasks.",
     "workers": "List workers.",
 }

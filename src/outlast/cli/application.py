@@ -18,6 +18,7 @@ import click
 from outlast.duration import Duration, as_duration
 from outlast.errors import OutlastError, UsageError
 from outlast.events import Events
+from outlast.finding import Finding
 from outlast.inspector import Inspector
 from outlast.operator import Operator
 from outlast.run import CancelOutcome, Run, RunView
@@ -46,6 +47,7 @@ class Application(Protocol):
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome: ...
     async def get(self, run_id: str, /) -> RunView: ...
     async def migrate(self) -> list[str]: ...
+    async def examine(self) -> Sequence[Finding]: ...
     def migration_script(self) -> str: ...
     async def run(self, *, queues: Sequence[str] = ..., concurrency: int = ..., stop_timeout: Duration = ...) -> Sequence[str]: ...
     async def __aenter__(self) -> Any: ...
@@ -73,6 +75,8 @@ app_option = click.option("--app", metavar="MODULE:ENGINE", help="The applicatio
 database_option = click.option(
     "--database", metavar="URL", envvar="OUTLAST_DATABASE_URL", help="postgresql://... or sqlite:///file  [default: sqlite:///outlast.db]"
 )
+actor_option = click.option("--actor", metavar="NAME", help="Who; kept with what is done.  [default: your user name]")
+reason_option = click.option("--reason", metavar="TEXT", default="asked for on the command line", show_default=True, help="Why; kept with what is done.")
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON for programs.")
 
 

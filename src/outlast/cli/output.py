@@ -101,6 +101,9 @@ _STYLES = {
     "waiting": "blue",
     "in_progress": "cyan",
     "retrying": "yellow",
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "bold red",
 }
 
 

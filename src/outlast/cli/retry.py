@@ -2,7 +2,7 @@
 
 import click
 
-from .application import DONE, Application, Reach, app_option, database_option, execute, json_option, user_name
+from .application import DONE, Application, Reach, actor_option, app_option, database_option, execute, json_option, reason_option, user_name
 from .output import print_json, print_line
 
 
@@ -11,8 +11,8 @@ from .output import print_json, print_line
 @database_option
 @app_option
 @json_option
-@click.option("--actor", metavar="NAME", help="Who; kept with the run.  [default: your user name]")
-@click.option("--reason", metavar="TEXT", default="asked for on the command line", show_default=True, help="Why; kept with the run.")
+@actor_option
+@reason_option
 def retry(run_id: str, database: str | None, app: str | None, is_json: bool, actor: str | None, reason: str) -> None:
     """Let a failed, dead or canceled run go on. Its finished steps stay, and the one that failed has fresh attempts."""
 

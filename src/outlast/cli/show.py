@@ -6,6 +6,7 @@ import click
 
 from outlast.clock import SystemClock
 from outlast.failure import Failure
+from outlast.inspector import ActionView
 from outlast.run import Progress, RunView, StepView
 
 from .application import DONE, Application, Reach, app_option, database_option, execute, json_option
@@ -25,14 +26,15 @@ def show(run_id: str, database: str | None, app: str | None, is_json: bool, has_
 
     async def act(engine: Application) -> int:
         run, history = await engine.get(run_id), await engine.inspector.get_history(run_id)
-        print_json({"run": run, "history": history}) if is_json else _print_run(run, history, has_traceback)
+        actions = await engine.inspector.list_actions(run_id=run_id)
+        print_json({"run": run, "history": history, "actions": actions}) if is_json else _print_run(run, history, actions, has_traceback)
         return DONE
 
     execute(Reach(database, app), act)
 
 
-def _print_run(run: RunView, history: tuple[StepView, ...], has_traceback: bool) -> None:
-    facts = list(_facts(run))
+def _print_run(run: RunView, history: tuple[StepView, ...], actions: tuple[ActionView, ...], has_traceback: bool) -> None:
+    facts = [*_facts(run), *((one.action, f"by {one.actor} at {instant_text(one.at)}: {one.reason}") for one in actions)]
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         print_line(f"{name.ljust(width)}  {value}")

@@ -26,6 +26,7 @@ TOLD = {
     "worker_stopped",
     "worker_ended",
     "lease_renewed",
+    "lease_not_renewed",
     "lease_lost",
     "run_recovered",
     "write_refused",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -118,6 +118,13 @@ class Database(Protocol):
         """End the calls that are under way, whatever they wait for: they raise as when a connection breaks.
 
         For a stop whose time is over. May be called from any thread; calls that begin later are not touched.
+        """
+        ...
+
+    def interrupt_hung(self, limit: timedelta) -> None:
+        """End the calls that have been under way for longer than `limit`: nothing is at the other end that would answer them.
+
+        They raise as when a connection breaks, and the next call has another connection. It does not block.
         """
         ...
 

@@ -1,8 +1,10 @@
 """Backend: one database as the native engine uses it, put together by `connect`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from outlast.database.transaction import Database
+from outlast.native.doctor.examiner import Examiner
 from outlast.native.keeping import Keeping
 from outlast.native.liveness import Liveness
 from outlast.native.schema import Schema
@@ -20,3 +22,5 @@ class Backend:
     keeping: Keeping
     liveness: Liveness
     wakes: Wakes
+    examiner: Callable[[], Examiner]
+    """Makes what the doctor looks through, with connections of its own."""

@@ -6,11 +6,15 @@ It knows nothing of history. It never runs the body's code itself, but where it 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import Future as ThreadFuture
 from typing import Any
 
 from outlast.branch import NO_BODY, Branches
 from outlast.stillness import Stillness
+
+logger = logging.getLogger("outlast")
 
 
 class Body:
@@ -54,6 +58,34 @@ class Body:
             self.settle(on_standstill)
         else:
             on_standstill()
+
+    def is_computing(self, on_request: Callable[[], None]) -> bool:
+        """Tell whether its thread, that of a `def` body, computes: then it moves, and calls back when it asks for something or ends."""
+        thread = self._branches.thread
+        if thread is None or thread.request is None:
+            return False
+        thread.request.add_done_callback(lambda _: on_request(), context=NO_BODY)
+        return True
+
+    @property
+    def thread(self) -> ThreadFuture[None] | None:
+        """Done when the thread of a `def` body has ended; None when there is none, or no more."""
+        thread = self._branches.thread
+        return None if thread is None or thread.ended.done() else thread.ended
+
+    def when_unwound(self, callback: Callable[[], None]) -> None:
+        """Call back when no code of the closed body runs any more: at once, but for a thread that still unwinds."""
+        thread = self.thread
+        if thread is None:
+            callback()
+        else:
+            thread.add_done_callback(lambda _: self._call_from_thread(callback))
+
+    def _call_from_thread(self, callback: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, context=NO_BODY)
+        except RuntimeError:
+            logger.debug("a body's thread ended after its worker's loop")
 
     def foreign_await(self, timed: Collection[Branches | None] | None = None) -> str | None:
         """Return where it awaits something that is not durable; see `Branches.foreign_await`."""

@@ -20,6 +20,8 @@ from outlast.events import Events
 from outlast.ids import jitter
 from outlast.limits import CONNECTIONS_MAX
 
+from .write_refusals import WriteRefusals
+
 R = TypeVar("R")
 logger = logging.getLogger("outlast")
 
@@ -30,18 +32,28 @@ _PASSING = (Refusal.BUSY, Refusal.FULL, Refusal.READ_ONLY)
 class Calls:
     """Runs functions of an open transaction on threads of its own."""
 
-    def __init__(self, database: Database, events: Events, clock: Clock, *, threads: int = CONNECTIONS_MAX, name: str = "outlast-store") -> None:
+    def __init__(
+        self,
+        database: Database,
+        events: Events,
+        clock: Clock,
+        *,
+        threads: int = CONNECTIONS_MAX,
+        name: str = "outlast-store",
+        refusals: WriteRefusals | None = None,
+    ) -> None:
         self._database = database
         self._events = events
         self._clock = clock
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._whole_since = clock.monotonic()
         self._is_whole = True
+        self.refusals = refusals or WriteRefusals(clock)
 
     @property
     def whole_for(self) -> float:
-        """Seconds for which every call has been answered."""
-        return self._clock.monotonic() - self._whole_since if self._is_whole else 0.0
+        """Seconds for which every call has been answered; none while the database takes no writes."""
+        return min(self._clock.monotonic() - self._whole_since, self.refusals.taken_for) if self._is_whole else 0.0
 
     def write(self, name: str, function: Callable[[Transaction], R]) -> Awaitable[R]:
         """Run `function` in a transaction; what it returned is returned after the commit."""
@@ -77,13 +89,19 @@ class Calls:
 
     def write_blocking(self, name: str, function: Callable[[Transaction], R]) -> R:
         self._events.emit("before_store", call=name)
+        began = self._clock.monotonic()
         try:
             with self._database.transaction() as tx:
                 result = function(tx)
         except UnavailableError as error:
             self._broken(name, error)
             raise
+        except RefusedError as error:
+            self.refusals.note_refused(name, error, began)
+            raise
         self._answered(name)
+        if self.refusals.is_refusing:
+            self.refusals.note_taken(name)
         self._events.emit("after_store", call=name)
         return result
 

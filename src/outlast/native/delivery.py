@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from outlast.limits import FLAGS_POLL, IDLE_POLL, TIMER_BATCH
+from outlast.limits import FLAGS_POLL, IDLE_POLL, OVERDUE_EVERY, TIMER_BATCH
 
 from .calls import Calls
 from .store import Look, Store
@@ -26,11 +26,14 @@ class Delivery:
         self._now = now
         self._next_due_at: datetime | None = None
         self._passed_at: datetime | None = None
+        self._looked_at: datetime | None = None
 
     async def look(self, lanes: tuple[int, ...]) -> Look:
-        """Look for work and for the next timer, in one statement."""
+        """Look for work and for the next timer, in one statement, and end what it shows to be overdue."""
         look = await self._calls.read("look", lambda tx: self._store.look(tx, lanes, self._now()))
-        self._next_due_at = look.next_due_at
+        self._next_due_at, self._looked_at = look.next_due_at, look.now
+        if look.has_overdue:
+            await self.end_overdue()
         return look
 
     def due_in(self, now: datetime) -> timedelta:
@@ -58,6 +61,11 @@ class Delivery:
             if not page:
                 self._next_due_at = None
                 return lanes
+
+    async def sweep_overdue(self, now: datetime) -> None:
+        """Deal with overdue runs, unless a look has just shown whether there are any: a busy worker does not look."""
+        if self._looked_at is None or now - self._looked_at >= OVERDUE_EVERY:
+            await self.end_overdue()
 
     async def end_overdue(self) -> int:
         """Deal with runs that reached their deadline while nobody held them."""

@@ -183,9 +183,9 @@ class NativeDriver:
         """Begin the body. Raises `PayloadError` when its input cannot be decoded."""
         context: Context[Any] = Context(self)
         if self.task.takes_input:
-            body = self.task.body(context, self.task.input.decode(self.claim.input, "input"))
+            body = self.task.make_body(context, self.task.input.decode(self.claim.input, "input"))
         else:
-            body = self.task.body(context)
+            body = self.task.make_body(context)
         self._body.start(body, self._body_ended)
 
     def _begin(self, call: Call) -> None:
@@ -314,7 +314,7 @@ class NativeDriver:
         self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        if not self._is_going_on or not self._body.is_awaiting:
+        if not self._is_going_on or not self._body.is_awaiting or self._body.is_computing(self._settle):
             return
         record = self._replay.next_record()
         if record is not None:
@@ -441,10 +441,16 @@ class NativeDriver:
     def _finish(self, ending: Ending) -> None:
         if self.phase in (Phase.ENDING, Phase.OVER):
             return
+        goes_on_elsewhere = self.phase is Phase.RUNNING and ending.checkpoint is not None
         self.phase = Phase.ENDING
         for call in self._calls.values():
             self._performer.stop(call, "the run left this worker")
         self._body.close()
+        if goes_on_elsewhere:
+            self._body.when_unwound(functools.partial(self._on_end, self, ending))
+            return
+        if (thread := self._body.thread) is not None:
+            self._performer.linger(self.claim.id, thread)
         self._on_end(self, ending)
 
     def over(self) -> None:

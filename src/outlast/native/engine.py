@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -13,23 +14,28 @@ from typing import Any, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from outlast.blocking import BlockingEngine
 from outlast.database.transaction import Transaction
 from outlast.duration import Duration, as_duration
 from outlast.engine import Capabilities, EnqueueOptions
-from outlast.errors import IdempotencyConflictError, RunNotFoundError, UnknownTaskError, UsageError
+from outlast.errors import IdempotencyConflictError, ResultPrunedError, RunNotFoundError, UnknownTaskError, UsageError
 from outlast.events import Events
-from outlast.limits import CONCURRENCY_MAX, NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, STOP_TIMEOUT
+from outlast.finding import Finding
+from outlast.limits import ANSWER_TIMEOUT, CONCURRENCY_MAX, NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, RENEWAL_ANSWERS_PER_LEASE, STOP_TIMEOUT
+from outlast.portal import Portal
 from outlast.run import CancelOutcome, Run, RunStatus, RunView
 from outlast.task import Task
 from outlast.task_ref import TaskRef
 
 from .backend import Backend
 from .calls import Calls
+from .doctor import examine
 from .enqueuer import Enqueuer
-from .interrupting import interrupting_after
+from .interrupting import interrupt_hung, interrupting_after
 from .new_run import NO_INPUT, checked_text, new_run
+from .operating import NativeOperator
 from .outcome import decoded_result
-from .reading import NativeInspector, NativeOperator, checked_run_id
+from .reading import NativeInspector, checked_run_id
 from .results import Results
 from .runtime import Runtime
 from .service_scope import ServiceScope
@@ -77,8 +83,11 @@ class NativeEngine:
         self._lanes: dict[LaneName, int] = {}
         self._is_listening = False
         self._is_closed = False
+        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
         self.inspector = NativeInspector(self._open)
         self.operator = NativeOperator(self._open, self._wake)
+        self.blocking = BlockingEngine(self, Portal(self._loop))
+        """The same surface for programs without asyncio, and for other threads than the event loop's."""
 
     @property
     def url(self) -> str:
@@ -105,17 +114,29 @@ class NativeEngine:
         """Return the runtime, made at the first use: threads, the schema's check, the database's time."""
         if self._is_closed:
             raise UsageError("this engine is closed: make another with connect(...)")
-        if self._opening is None:
-            self._opening = asyncio.Lock()
+        home = self._loop()
+        if home is None or self._opening is None:
+            self._opening, self._home = asyncio.Lock(), (asyncio.get_running_loop(), os.getpid())
+        elif home is not asyncio.get_running_loop():
+            raise UsageError("this engine was opened on another event loop: use engine.blocking from a plain thread, or make an engine for each loop")
         async with self._opening:
             if self._runtime is None:
                 self._runtime = await self._opened()
             return self._runtime
 
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """Return the event loop that it lives on, None before it was opened; `UsageError` in a forked child, where that loop does not run."""
+        if self._home is None or (self._runtime is None and self._home[0].is_closed()):
+            return None
+        loop, process = self._home
+        if process != os.getpid():
+            raise UsageError("the process was forked after the engine was opened: connect again in the child")
+        return loop
+
     async def _opened(self) -> Runtime:
         settings, backend = self._settings, self._backend
         calls = Calls(backend.database, self.events, settings.clock)
-        pulse_calls = Calls(self._pulse.database, self.events, settings.clock, threads=1, name="outlast-pulse-store")
+        pulse_calls = Calls(self._pulse.database, self.events, settings.clock, threads=1, name="outlast-pulse-store", refusals=calls.refusals)
         runtime = Runtime(backend, calls, pulse_calls, settings, self.events, settings.store_clock())
         try:
             await calls.other(lambda: backend.schema.ensure(settings.migrate))
@@ -126,6 +147,8 @@ class NativeEngine:
             pulse_calls.close()
             raise
         runtime.watch_loop()
+        answers = [(backend.database, ANSWER_TIMEOUT), (self._pulse.database, min(ANSWER_TIMEOUT, settings.lease / RENEWAL_ANSWERS_PER_LEASE))]
+        runtime.spawn(interrupt_hung(answers if self._pulse.database is not backend.database else answers[:1]))
         self._enqueuer = Enqueuer(runtime)
         self._waking = Waking(runtime)
         self._results = Results(runtime)
@@ -138,6 +161,14 @@ class NativeEngine:
     def migration_script(self) -> str:
         """Return the SQL of all migrations, for an application's own migration tool."""
         return self._backend.schema.script()
+
+    async def examine(self) -> list[Finding]:
+        """Return what `outlast doctor` reports: what is wrong with the database, or with the fleet on it.
+
+        It changes nothing, takes connections of its own, and works where nothing else does: without the schema, or without
+        an answer. Takes at most a minute, and raises nothing for what it finds.
+        """
+        return await examine(self._backend.examiner(), self._settings.tasks.keys())
 
     async def close(self, *, timeout: Duration = STOP_TIMEOUT) -> None:
         """Stop, and close every connection. It may be called twice."""
@@ -201,7 +232,7 @@ class NativeEngine:
             await self._check_conflict(task, run, answer)
         if any(answer.created for answer in answers):
             await self._wake({lane})
-        return [self._handle(task, answer.run_id, created=answer.created) for answer in answers]
+        return [self._handle(task, answer.run_id, created=answer.created, was_accepted=True) for answer in answers]
 
     def _check_known(self, task: TaskRef[Any, Any]) -> None:
         if not isinstance(task, TaskRef):
@@ -264,7 +295,7 @@ class NativeEngine:
             checked_run_id(run_id)
         except RunNotFoundError:
             return None
-        return await runtime.read("find_run", lambda tx: runtime.store.find_run(tx, run_id))
+        return await runtime.read("find_run", lambda tx: runtime.store.find_run(tx, run_id, runtime.at()))
 
     async def get(self, run_id: str, /) -> RunView:
         view = await self.find(checked_run_id(run_id))
@@ -274,21 +305,30 @@ class NativeEngine:
 
     def handle(self, task: TaskRef[I, O], run_id: str, /) -> Run[O]:
         """Return a handle on a run that exists; `task` gives the type of its result."""
-        return self._handle(task, checked_run_id(run_id), created=False)
+        return self._handle(task, checked_run_id(run_id), created=False, was_accepted=False)
 
-    def _handle(self, task: TaskRef[Any, O], run_id: str, *, created: bool) -> Run[O]:
-        return Run(self, run_id, lambda view: decoded_result(task, view), created=created)
+    def _handle(self, task: TaskRef[Any, O], run_id: str, *, created: bool, was_accepted: bool) -> Run[O]:
+        return Run(self, run_id, lambda view: decoded_result(task, view), created=created, was_accepted=was_accepted)
 
     async def wait_for_end(self, run_id: str, timeout: float | None, /) -> RunView:
         """Wait until the run is over and return its view. What `Run.result()` stands on."""
         await self._open()
         assert self._results is not None  # made by _open
         self._listen()
-        view = await self.get(run_id)
+        view = await self._look_at(run_id)
+        if view is None:
+            raise RunNotFoundError(f"there is no run {run_id}: it never was, or it was pruned", run_id=run_id)
         while not view.status.is_terminal:
             await self._results.wait(run_id, timeout, lambda: self._why_waiting(run_id))
-            view = await self.get(run_id)
+            view = await self._look_at(run_id)
+            if view is None:
+                raise ResultPrunedError(f"run {run_id} is over, and what it returned was pruned meanwhile", run_id=run_id)
         return view
+
+    async def _look_at(self, run_id: str) -> RunView | None:
+        """Return a run without what explains it, which nobody asks while he waits for its end."""
+        runtime = await self._open()
+        return await runtime.read("find_run", lambda tx: runtime.store.find_run(tx, checked_run_id(run_id), explains=False))
 
     async def _why_waiting(self, run_id: str) -> str | None:
         runtime, view = await self._open(), await self.get(run_id)

@@ -97,9 +97,10 @@ class Incarnation:
             if not self.is_over and not is_leaving_runs:
                 await runtime.calls.write("end_worker", lambda tx: runtime.store.end_worker(tx, self.id, "stopped", now=runtime.at()))
         except (TimeoutError, OutlastError):
-            self.checkpoints.abandon()  # the database does not answer: the lease takes care of what is left
+            pass  # the database does not answer: the lease takes care of what is left
         finally:
             self.is_over = True
+            self.checkpoints.abandon()  # nothing more is written: the thread of a body that was left may end at any time
             await self.stop_pulse(keep_proof=is_leaving_runs)
 
     def abandon(self) -> None:

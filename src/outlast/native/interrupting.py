@@ -2,20 +2,25 @@
 
 A server, or a proxy before it, that has gone silent answers neither a call nor a request to cancel it; without this a
 stop would wait as long as it is silent. What is interrupted raises as when a connection breaks.
+
+While an engine is open, calls that take longer than any server would let them are ended too: whoever accepts bytes and
+passes none on keeps a connection alive for ever, and a new one may get through.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 
 from outlast.database.transaction import Database
 
 logger = logging.getLogger("outlast")
 
 _AGAIN_SECONDS = 0.5  # what is interrupted may try once more before it gives up
+_LOOK_SECONDS = 0.5
 
 
 @contextmanager
@@ -36,3 +41,11 @@ def interrupting_after(seconds: float, databases: Iterable[Database]) -> Iterato
     finally:
         for timer in timers:
             timer.cancel()
+
+
+async def interrupt_hung(limits: Sequence[tuple[Database, timedelta]]) -> None:
+    """End calls that hang for longer than their database's limit, until this is canceled."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        for database, limit in limits:
+            database.interrupt_hung(limit)

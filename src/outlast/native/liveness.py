@@ -3,8 +3,10 @@
 A proof is only half of a death: the watcher looks twice, and compares the worker's beat in between.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from outlast.database.transaction import Transaction
 from outlast.native.store import WorkerRow
 
 
@@ -29,8 +31,11 @@ class Liveness(Protocol):
         """
         ...
 
-    def is_free(self, worker: WorkerRow) -> bool:
-        """Tell whether the worker's lock is free: its process ended, or its connection was cut."""
+    def find_free(self, tx: Transaction, workers: Sequence[WorkerRow]) -> set[int]:
+        """Return those whose lock is free: the process ended, or its connection was cut.
+
+        In the transaction that listed them and after it, so that a look costs one query however many workers there are.
+        """
         ...
 
     def close(self) -> None: ...

@@ -217,17 +217,18 @@ class Performer:
             attempt.tell("the attempt timed out")
             done, _ = await asyncio.wait({waiter}, timeout=seconds)
         except asyncio.CancelledError:
-            self._linger(attempt.run_id, thread)
+            self.linger(attempt.run_id, thread)
             raise
         assert timeout is not None  # without one the first wait ends only with the thread
         if not done:
-            self._linger(attempt.run_id, thread)
+            self.linger(attempt.run_id, thread)
             raise StepStuckError(str(call.key), call.attempts + 1, capture(_timed_out(call, timeout)))
         if call.step is not None and call.step.on is not None and waiter.exception() is None:
             return waiter.result()  # late, and committed
         raise _timed_out(call, timeout)
 
-    def _linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:
+    def linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:
+        """Remember a thread that goes on although it was stopped: its run is not executed here before it has ended."""
         if thread.cancel() or thread.done():
             return
         self._lingering.setdefault(run_id, set()).add(thread)

@@ -166,6 +166,7 @@ class Pulse:
 
     def _fail(self, error: OutlastError) -> None:
         logger.debug("worker %d could not renew its lease: %s", self._worker_id, error)
+        self._events.emit("lease_not_renewed", worker=self._worker_id, error=str(error))
         if self._clock.monotonic() - self._renewed_at > self._lease * _SAFE_SHARE:
             self._say_silent(f"the lease could not be renewed: {error}")
 

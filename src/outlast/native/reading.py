@@ -1,4 +1,4 @@
-"""NativeInspector and NativeOperator: the ports that read and that act, over the native engine's store."""
+"""NativeInspector: the port that reads, over the native engine's store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 from outlast.database.transaction import Transaction
 from outlast.errors import RunNotFoundError, UsageError
 from outlast.ids import is_run_id
-from outlast.inspector import RunPage, WorkerView
-from outlast.limits import NAME_CHARACTERS_MAX, PAGE, PAGE_MAX, REASON_CHARACTERS_MAX
-from outlast.run import RunStatus, RunView, StepView
+from outlast.inspector import ActionView, BoundedCount, LaneView, RunPage, StrandedView, WorkerView
+from outlast.limits import PAGE, PAGE_MAX
+from outlast.run import RunStatus, StepView
 
-from .new_run import checked_text
+from .lanes import Served, added, why_unserved
 from .runtime import Runtime
 from .store import RunFilter, WorkerRow
-from .transitions import RETRYABLE
+from .upkeep import LaneRow
 
 
 def checked_run_id(run_id: str) -> str:
@@ -36,12 +36,11 @@ class NativeInspector:
     async def list_runs(
         self, *, status: RunStatus | None = None, kind: str | None = None, queue: str | None = None, limit: int = PAGE, before: str | None = None
     ) -> RunPage:
-        if not 1 <= limit <= PAGE_MAX:
-            raise UsageError(f"limit is {limit}: write a number from 1 to {PAGE_MAX}")
+        _check_limit(limit)
         wanted = RunFilter(_status(status), kind, queue)
         after = None if before is None else checked_run_id(before)
         runtime = await self._runtime()
-        runs = await runtime.read("list_runs", lambda tx: runtime.store.list_runs(tx, wanted, limit, after))
+        runs = await runtime.read("list_runs", lambda tx: runtime.store.list_runs(tx, wanted, limit, after, runtime.at()))
         return RunPage(tuple(runs), runs[-1].id if len(runs) == limit else None)
 
     async def get_history(self, run_id: str, /) -> tuple[StepView, ...]:
@@ -49,7 +48,7 @@ class NativeInspector:
         runtime = await self._runtime()
 
         def read(tx: Transaction) -> list[StepView] | None:
-            return None if runtime.store.find_run(tx, run_id) is None else runtime.store.list_steps(tx, run_id)
+            return None if runtime.store.find_run(tx, run_id, explains=False) is None else runtime.store.list_steps(tx, run_id)
 
         steps = await runtime.read("list_steps", read)
         if steps is None:
@@ -61,31 +60,40 @@ class NativeInspector:
         rows = await runtime.read("list_workers", lambda tx: runtime.store.list_workers(tx, only_alive=only_alive, now=runtime.at()))
         return tuple(map(_worker_view, rows))
 
+    async def list_lanes(self) -> tuple[LaneView, ...]:
+        rows = await self._lanes()
+        return tuple(_lane_view(row) for row in rows if row.is_served or any(map(_is_some, (row.pending, row.running, row.waiting))))
 
-class NativeOperator:
-    """See `outlast.operator.Operator`."""
+    async def list_stranded(self) -> tuple[StrandedView, ...]:
+        rows = await self._lanes()
+        served = {Served(row.queue, row.kind, row.version) for row in rows if row.is_served}
+        stranded = [(row, why_unserved(row.queue, row.kind, row.version, served)) for row in rows if row.paused_at is None]
+        views = [StrandedView(row.queue, row.kind, row.version, added(row.pending, row.running, row.overdue), why) for row, why in stranded if why is not None]
+        return tuple(view for view in views if view.runs.number > 0)
 
-    def __init__(self, runtime: Callable[[], Awaitable[Runtime]], wake: Callable[[set[int]], Awaitable[None]]) -> None:
-        self._runtime = runtime
-        self._wake = wake
-
-    async def retry(self, run_id: str, /, *, actor: str, reason: str) -> RunView:
-        checked_run_id(run_id)
-        checked_text(actor, "actor", NAME_CHARACTERS_MAX)
-        checked_text(reason, "reason", REASON_CHARACTERS_MAX)
+    async def _lanes(self) -> list[LaneRow]:
         runtime = await self._runtime()
+        return await runtime.read("list_lanes", lambda tx: runtime.store.list_lanes(tx, runtime.at()))
 
-        def retry(tx: Transaction) -> tuple[tuple[RunStatus, int] | None, RunView | None]:
-            return runtime.store.retry_run(tx, run_id, actor, reason, runtime.at()), runtime.store.find_run(tx, run_id)
+    async def list_actions(self, *, run_id: str | None = None, limit: int = PAGE) -> tuple[ActionView, ...]:
+        _check_limit(limit)
+        if run_id is not None:
+            checked_run_id(run_id)
+        runtime = await self._runtime()
+        return tuple(await runtime.read("list_actions", lambda tx: runtime.store.list_actions(tx, run_id, limit)))
 
-        found, view = await runtime.calls.write("retry_run", retry)
-        if found is None or view is None:
-            raise RunNotFoundError(f"there is no run {run_id}", run_id=run_id)
-        status, lane = found
-        if status not in RETRYABLE:
-            raise UsageError(f"run {run_id} is {status}: only a run that failed, is dead or was canceled can be retried")
-        await self._wake({lane})
-        return view
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= PAGE_MAX:
+        raise UsageError(f"limit is {limit}: write a number from 1 to {PAGE_MAX}")
+
+
+def _is_some(count: BoundedCount) -> bool:
+    return count.number > 0 or count.has_more
+
+
+def _lane_view(row: LaneRow) -> LaneView:
+    return LaneView(row.queue, row.kind, row.version, row.paused_at, row.is_served, row.pending, row.running, row.waiting)
 
 
 def _status(status: RunStatus | str | None) -> RunStatus | None:

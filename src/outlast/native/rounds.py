@@ -61,7 +61,7 @@ class Rounds:
             (lambda: STRAYS_EVERY, self._claimer.compare_holds),
             (lambda: ACTIVITY_EVERY, self._write_activity),
             (lambda: FOREIGN_AWAIT_REPORTED_AFTER, self._report_foreign),
-            (lambda: OVERDUE_EVERY, self._claimer.delivery.end_overdue),
+            (lambda: OVERDUE_EVERY, self._sweep_overdue),
             (lambda: HOUSEKEEPING_EVERY, self._forget_workers),
         ]
         self._tasks = [self._runtime.spawn(self._every(period, work)) for period, work in rounds]
@@ -130,6 +130,9 @@ class Rounds:
     async def _look_at_others(self) -> None:
         if self._worker.incarnation is not None:
             self._worker.nudge(await self._worker.watch.look(self._worker.incarnation.id))
+
+    async def _sweep_overdue(self) -> None:
+        await self._claimer.delivery.sweep_overdue(self._runtime.time.now())
 
     async def _forget_workers(self) -> None:
         runtime = self._runtime

@@ -18,6 +18,7 @@ import msgspec
 from outlast.database.transaction import Answer, Transaction
 from outlast.failure import Failure
 from outlast.native.history import FailedAttempt, History, Record, Wait
+from outlast.native.upkeep import Upkeep
 from outlast.run import CancelOutcome, RunStatus, RunView, StepView
 from outlast.step_key import StepKey
 
@@ -227,6 +228,8 @@ class WorkerRow:
     tasks: str
     is_provable: bool = True
     """It held its lock when it last said so: a lock that is free now means something."""
+    is_lock_free: bool | None = None
+    """Looked at by the statement that read the beat, and after it; None where it was not, or where locks are not the database's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +277,8 @@ class Look(NamedTuple):
     has_due: bool
     next_due_at: datetime | None
     now: datetime
+    has_overdue: bool = False
+    """A run that nobody holds has reached its deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +290,11 @@ class RunFilter:
     queue: str | None = None
 
 
-class Store(Protocol):
-    """The native engine's tables. Both databases pass the same suite, `outlast.testing.store_suite`."""
+class Store(Upkeep, Protocol):
+    """The native engine's tables; `Upkeep` has what operators do to queues and to what is over.
+
+    Both databases pass the same suite, `outlast.testing.store_suite`.
+    """
 
     # --- accepting -----------------------------------------------------------------------------------------------
     def ensure_lanes(self, tx: Transaction, lanes: Sequence[LaneName]) -> dict[LaneName, int]:
@@ -309,7 +317,7 @@ class Store(Protocol):
         ...
 
     def look(self, tx: Transaction, lanes: Sequence[int], now: datetime | None = None) -> Look:
-        """Tell in one statement whether there is anything to claim or to wake, and when the next timer comes due."""
+        """Tell in one statement whether there is anything to claim, to wake or to end, and when the next timer comes due."""
         ...
 
     def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
@@ -391,7 +399,10 @@ class Store(Protocol):
         ...
 
     def list_workers(self, tx: Transaction, *, only_alive: bool, counts_runs: bool = True, now: datetime | None = None) -> list[WorkerRow]:
-        """Return workers, the living first. Counting what they run walks an index as long as that is: a watcher does without."""
+        """Return workers, the living first. Counting what they run walks an index as long as that is: a watcher does without.
+
+        Where the database holds the locks that prove life, a watcher's listing looks at them too.
+        """
         ...
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:
@@ -411,7 +422,9 @@ class Store(Protocol):
         ...
 
     # --- reading and acting ----------------------------------------------------------------------------------------
-    def find_run(self, tx: Transaction, run_id: str) -> RunView | None: ...
+    def find_run(self, tx: Transaction, run_id: str, now: datetime | None = None, *, explains: bool = True) -> RunView | None:
+        """Return a run. `explains=False` leaves out why it does not move and its current step: one look-up, for who waits for its end."""
+        ...
 
     def find_key(self, tx: Transaction, kind: str, key: str) -> tuple[str, RunStatus | None] | None:
         """Return the run that a key belongs to and, once it is over, how it ended."""
@@ -421,7 +434,7 @@ class Store(Protocol):
         """Return those that are over or not there: what a waiting `result()` asks."""
         ...
 
-    def list_runs(self, tx: Transaction, filter: RunFilter, limit: int, before: str | None) -> list[RunView]:
+    def list_runs(self, tx: Transaction, filter: RunFilter, limit: int, before: str | None, now: datetime | None = None) -> list[RunView]:
         """Return a page, newest first; `before` is the last id of the page before."""
         ...
 

@@ -48,6 +48,7 @@ ALLOWED: frozenset[tuple[RunStatus | None, RunStatus]] = frozenset(
 )
 
 RETRYABLE = frozenset({FAILED, DEAD, CANCELED})
+DISCARDABLE = frozenset({FAILED, DEAD})
 
 
 def recovery_of(orphan: Orphan) -> Recovery:

@@ -8,6 +8,8 @@ from outlast.native.history import FailedAttempt, Outcome, Record, RecordKind, W
 from outlast.run import Progress, RunStatus, RunView, StepView
 from outlast.step_key import StepKey
 
+from .why import Circumstances, why
+
 _STATUS_OF = {Outcome.RESULT: "done", Outcome.ERROR: "failed", Outcome.GIVEN_UP: "given_up"}
 
 
@@ -56,12 +58,12 @@ def _failure_view(failure: FailedAttempt) -> StepView:
     return StepView(str(failure.key), RecordKind.STEP, "retrying", failure.attempt, failure.started_at, None, error=failure.error, due_at=failure.retry_at)
 
 
-def explained(view: RunView, opened: Sequence[StepView], *, is_queue_paused: bool) -> RunView:
+def explained(view: RunView, opened: Sequence[StepView], around: Circumstances) -> RunView:
     """Return `view` with its current step, its progress, and why it is where it is."""
     current = _current(view.status, opened)
     return replace(
         view,
-        why=_why(view, current, is_queue_paused),
+        why=why(view, current, around),
         current_step=None if current is None else current.key,
         progress=None if current is None else current.progress,
     )
@@ -74,42 +76,3 @@ def _current(status: RunStatus, opened: Sequence[StepView]) -> StepView | None:
         return next((one for one in opened if one.status == "in_progress" and status is RunStatus.RUNNING), None)
     waiting = [(one.due_at, one.key, one) for one in opened if one.status in ("retrying", "waiting") and one.due_at is not None]
     return min(waiting, key=lambda found: found[:2])[2] if waiting else None
-
-
-def _why(view: RunView, current: StepView | None, is_queue_paused: bool) -> str:
-    match view.status:
-        case RunStatus.PENDING:
-            return _why_pending(view, is_queue_paused)
-        case RunStatus.RUNNING:
-            told = "" if view.cancel_reason is None else f"; told to cancel: {view.cancel_reason}"
-            return (f"step {current.key} in progress on {view.worker}" if current else f"running on {view.worker}") + told
-        case RunStatus.WAITING:
-            return _why_waiting(view, current)
-        case RunStatus.SUCCEEDED:
-            return "finished"
-        case RunStatus.CANCELED:
-            return f"canceled: {view.cancel_reason}" if view.cancel_reason else "canceled"
-        case RunStatus.FAILED | RunStatus.DEAD:
-            return f"{view.status}: {view.error}" if view.error else str(view.status)
-
-
-def _why_pending(view: RunView, is_queue_paused: bool) -> str:
-    if is_queue_paused:
-        return f"queue {view.queue} is paused"
-    return "waiting for a worker" if view.cancel_reason is None else f"waiting for a worker to cancel it: {view.cancel_reason}"
-
-
-def _why_waiting(view: RunView, current: StepView | None) -> str:
-    if current is not None and current.due_at == view.due_at and current.due_at is not None:
-        return f"retrying {current.key} at {_text(current.due_at)}" if current.status == "retrying" else f"sleeping until {_text(current.due_at)}"
-    if view.due_at is None:
-        return "waiting"
-    if view.started_at is None:
-        return f"to be started at {_text(view.due_at)}"
-    if view.error is not None:
-        return f"to be run again at {_text(view.due_at)} after {view.error}"
-    return f"waiting until {_text(view.due_at)}"
-
-
-def _text(instant: datetime) -> str:
-    return instant.isoformat(timespec="seconds")

@@ -35,7 +35,7 @@ from .transitions import recovery_of
 logger = logging.getLogger("outlast")
 
 
-_RECOVERY_LOOKS = 3
+_RECOVERY_LOOKS = 6
 """Looks between two queries for what ended workers left, when this watcher ended none: a watcher may have died in between."""
 
 
@@ -60,22 +60,27 @@ class Watch:
 
     async def look(self, own: int) -> set[int]:
         """Look at the other workers once, and let the runs of those that are not alive go on; return their lanes."""
-        rows = await self._calls.read("list_workers", lambda tx: self._store.list_workers(tx, only_alive=True, counts_runs=False, now=self._now()))
+        rows, free = await self._calls.read("list_workers", lambda tx: self._list(tx, own))
         others = [row for row in rows if row.id != own]
         if any(row.id == own and row.is_lease_over for row in rows):
             self._was_late_at = self._clock.monotonic()
         self._looks = {row.id: self._looks[row.id] for row in others if row.id in self._looks}
-        ended = [await self._judge(row) for row in others]
+        ended = [await self._judge(row, is_free=row.id in free) for row in others]
         self._since_recovery += 1
         if any(ended) or self._since_recovery >= _RECOVERY_LOOKS:
             self._since_recovery = 0
             return await self.recover()
         return set()
 
-    async def _judge(self, row: WorkerRow) -> bool:
-        """Look at one worker; return whether it was found to be gone."""
+    def _list(self, tx: Transaction, own: int) -> tuple[list[WorkerRow], set[int]]:
+        """Return the living workers, and those of the others whose lock is free after their beat was read."""
+        rows = self._store.list_workers(tx, only_alive=True, counts_runs=False, now=self._now())
+        return rows, self._liveness.find_free(tx, [row for row in rows if row.id != own and row.is_provable])
+
+    async def _judge(self, row: WorkerRow, *, is_free: bool) -> bool:
+        """Judge one worker; return whether it was found to be gone."""
         try:
-            if await self._is_dead(row):
+            if await self._is_dead(row, is_free=is_free):
                 return await self._end(row, "dead", beat=row.beat)
             if row.is_lease_over and self._steady_for >= row.lease.total_seconds() / 3:
                 return await self._end(row, "silent", beat=None)
@@ -88,8 +93,8 @@ class Watch:
         """Seconds for which this observer was answered, and renewed its own lease in time."""
         return min(self._calls.whole_for, self._clock.monotonic() - self._was_late_at)
 
-    async def _is_dead(self, row: WorkerRow) -> bool:
-        if not row.is_provable or not await self._calls.other(lambda: self._liveness.is_proof_possible(row) and self._liveness.is_free(row)):
+    async def _is_dead(self, row: WorkerRow, *, is_free: bool) -> bool:
+        if not is_free or not await self._calls.other(lambda: self._liveness.is_proof_possible(row)):
             self._looks.pop(row.id, None)
             return False
         seen = self._looks.get(row.id)
@@ -129,7 +134,7 @@ class Watch:
                 return lanes
 
     def _recover_page(self, tx: Transaction) -> tuple[list[Recovery], set[int]]:
-        if not self._store.try_watch(tx):
-            return [], set()
         recoveries = [recovery_of(orphan) for orphan in self._store.list_orphans(tx, RECOVERY_PAGE, self._now())]
-        return recoveries, self._store.recover_runs(tx, recoveries, self._now()) if recoveries else set()
+        if not recoveries or not self._store.try_watch(tx):  # in this order, because mostly there is nothing, and that costs one query
+            return [], set()
+        return recoveries, self._store.recover_runs(tx, recoveries, self._now())

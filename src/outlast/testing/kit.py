@@ -131,11 +131,12 @@ def skipping_engine(
     lease: Duration = LEASE,
     migrate: bool | str = "create",
     name: str = "test",
+    direct_url: str | None = None,
 ) -> SkippingEngine:
     """Return an engine on the database at `url` whose time is moved by hand; engines that share a file share a `clock`."""
     clock = SkippingClock() if clock is None else clock
     settings = _Settings(tasks_by_name(tasks), services, migrate, as_duration(lease, "lease"), name, clock, clock.now)
-    return SkippingEngine(*backends(url, settings), settings)
+    return SkippingEngine(*backends(url, settings, direct_url=direct_url), settings)
 
 
 @asynccontextmanager

@@ -82,10 +82,10 @@ class PostgresBinaries:
         self._home = home
         self._user = _unprivileged_user() if os.geteuid() == 0 else None
         self._identity: dict[str, Any] = {} if self._user is None else {"user": self._user, "group": self._user, "extra_groups": []}
-        self._give(home)
+        self.give(home)
         self.folder = folder if not self._identity or _is_reachable(folder) else self._copied(folder)
 
-    def _give(self, path: Path) -> None:
+    def give(self, path: Path) -> None:
         """Make `path` the server's own."""
         if self._user is not None:
             os.chown(path, self._user, self._user, follow_symlinks=False)
@@ -114,7 +114,7 @@ class PostgresBinaries:
         if libraries.is_dir():
             shutil.copytree(libraries, self._home / "installation" / libraries.name, symlinks=True)
         for path in (self._home / "installation", *(self._home / "installation").rglob("*")):
-            self._give(path)
+            self.give(path)
         return target / folder.name
 
 

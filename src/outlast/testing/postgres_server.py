@@ -34,18 +34,26 @@ class PostgresServer:
     """One server. `start` and `stop` may be called again; what was in it is gone after `stop`."""
 
     def __init__(
-        self, address: str | None = None, *, settings: Mapping[str, str] | None = None, binaries: Path | None = None, is_private: bool = False
+        self,
+        address: str | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        binaries: Path | None = None,
+        is_private: bool = False,
+        data: Path | None = None,
     ) -> None:
         """Use the server at `address`, else the one that the environment names, else one of our own.
 
         A private one is always our own, for tests that stop or break it. `settings` go over our defaults, which keep
-        `fsync` on; `binaries` is the folder of the programs, found by itself when it is not given.
+        `fsync` on; `binaries` is the folder of the programs, found by itself when it is not given; `data` is an empty
+        folder for the data, which stays, such as a small file system that a test fills.
         """
         self._address = address or (None if is_private else os.environ.get(ADDRESS_VARIABLE) or None)
         self.is_given = self._address is not None
         """True when the server is somebody else's."""
         self._settings = {**_DEFAULTS, **(settings or {})}
         self._binaries_folder = binaries
+        self._data = data
         self._binaries: PostgresBinaries | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._home: Path | None = None
@@ -87,10 +95,20 @@ class PostgresServer:
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stop and start again on the same port with the same data: politely, or as after a crash."""
-        if self._binaries is None:
-            raise RuntimeError("only a server that was started here can be restarted: make one with is_private=True")
-        self._binaries.run("pg_ctl", "stop", "-D", str(self.data_folder), "-m", mode, "-w")
-        self._run_server(urlsplit(self.url("postgres")).port or 0)
+        self.halt(mode)
+        self.resume()
+
+    def halt(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Stop the server and keep its data: an outage, until `resume`."""
+        self._own_binaries().run("pg_ctl", "stop", "-D", str(self.data_folder), "-m", mode, "-w")
+
+    def resume(self) -> None:
+        """Start the server again, on the same port with the same data, unless it runs."""
+        status = ["pg_ctl", "status", "-D", str(self.data_folder)]
+        try:
+            self._own_binaries().run(*status)
+        except PostgresCommandError:
+            self._run_server(urlsplit(self.url("postgres")).port or 0)
 
     def url(self, database: str) -> str:
         """Return the address of a database of this server."""
@@ -108,6 +126,11 @@ class PostgresServer:
         """Remove a database if it is there, and end whatever is still connected to it."""
         self._run_client("dropdb", "--if-exists", "--force", name)
 
+    def _own_binaries(self) -> PostgresBinaries:
+        if self._binaries is None:
+            raise RuntimeError("only a server that was started here can be restarted: make one with is_private=True")
+        return self._binaries
+
     def _run_client(self, program: str, *arguments: str) -> None:
         folder = self._binaries.folder if self._binaries else self._binaries_folder or find_binaries()
         command = [str(folder / program), "--maintenance-db", self._address or self.url("postgres"), *arguments]
@@ -118,6 +141,9 @@ class PostgresServer:
     def _started(self) -> str:
         self._home = _make_home()
         self._binaries = PostgresBinaries(self._binaries_folder or find_binaries(), self._home)
+        if self._data is not None:
+            self._binaries.give(self._data)
+            (self._home / "data").symlink_to(self._data)
         self._guard = self._binaries.spawn(
             ["sh", "-c", _GUARD, str(self._binaries.folder / "pg_ctl"), str(self._home)],
             stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from outlast.clock import SystemClock
 from outlast.errors import UnavailableError, UsageError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -31,7 +32,8 @@ class Connections:
         self._free = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
-        self._taken: set[Connection] = set()
+        self._taken: dict[Connection, float] = {}
+        self._clock = SystemClock()
         self._process: int | None = None
         self._is_closed = False
 
@@ -49,7 +51,7 @@ class Connections:
             self._free.release()
             raise
         with self._lock:
-            self._taken.add(connection)
+            self._taken[connection] = self._clock.monotonic()
         return connection
 
     def take_idle(self) -> Connection | None:
@@ -62,14 +64,14 @@ class Connections:
             self._free.release()
             return None
         with self._lock:
-            self._taken.add(connection)
+            self._taken[connection] = self._clock.monotonic()
         return connection
 
     def give_back(self, connection: Connection) -> None:
         """Keep the connection for the next caller, unless it is broken or in the middle of something."""
         is_usable = not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE
         with self._lock:
-            self._taken.discard(connection)
+            self._taken.pop(connection, None)
             is_kept = is_usable and not self._is_closed
             if is_kept:
                 self._idle.append(connection)
@@ -84,8 +86,20 @@ class Connections:
         """
         with self._lock:
             for connection in self._taken:
-                with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
-                    end.shutdown(socket.SHUT_RDWR)
+                _shut(connection)
+
+    def interrupt_hung(self, limit: timedelta) -> None:
+        """Shut the sockets of connections that one caller has had for longer than `limit`, and drop the idle ones, which may hang too."""
+        with self._lock:
+            began_before = self._clock.monotonic() - limit.total_seconds()
+            hung = [connection for connection, since in self._taken.items() if since < began_before]
+            idle: list[Connection] = []
+            if hung:
+                idle, self._idle = self._idle, []
+            for connection in hung:
+                _shut(connection)
+        for connection in idle:
+            connection.close()
 
     def close(self) -> None:
         with self._lock:
@@ -112,6 +126,11 @@ class Connections:
             if not is_stale(connection):
                 return connection
             connection.close()
+
+
+def _shut(connection: Connection) -> None:
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def is_stale(connection: Connection) -> bool:

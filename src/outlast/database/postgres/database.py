@@ -105,6 +105,9 @@ class PostgresDatabase:
     def interrupt(self) -> None:
         self._connections.interrupt()
 
+    def interrupt_hung(self, limit: timedelta) -> None:
+        self._connections.interrupt_hung(limit)
+
     def close(self) -> None:
         self._connections.close()
 
@@ -162,14 +165,15 @@ def _milliseconds(duration: timedelta) -> str:
 
 # One statement for all, because each message of a pipeline costs the server a parse and a plan. A table that was never
 # analysed looks small to the planner, and a hash join over a million runs then looks cheap: every statement is served by an
-# index, so that the other ways are simply taken away.
+# index, so that the other ways are simply taken away. A bitmap has no order: a probe would read and sort the whole of a lane
+# of which the planner only knows how long the average one is.
 _READ_SETTINGS = f"""\
 SELECT set_config('lock_timeout', '{_milliseconds(LOCK_TIMEOUT)}', true),
     set_config('statement_timeout', '{_milliseconds(STATEMENT_TIMEOUT)}', true),
     set_config('idle_in_transaction_session_timeout', '{_milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)}', true),
     set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO', true), set_config('jit', 'off', true),
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-    set_config('enable_seqscan', 'off', true), set_config('enable_material', 'off', true)"""
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_material', 'off', true)"""
 
 # An administrator's stricter synchronous_commit stays.
 _WRITE_SETTINGS = f"""{_READ_SETTINGS},

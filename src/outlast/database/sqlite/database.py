@@ -109,6 +109,9 @@ class SqliteDatabase:
                 with suppress(sqlite3.ProgrammingError):  # closed meanwhile
                     connection.interrupt()
 
+    def interrupt_hung(self, limit: timedelta) -> None:
+        """A file answers or fails: whatever waits here waits for a lock, with the busy time-out."""
+
     def close(self) -> None:
         self._is_closed = True
         if self._process not in (None, os.getpid()):

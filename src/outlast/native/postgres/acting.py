@@ -5,8 +5,10 @@ from datetime import datetime
 from outlast.database.transaction import Transaction
 from outlast.ids import is_run_id
 from outlast.native.store import Hold
+from outlast.native.upkeep import NewAction
 from outlast.run import CancelOutcome, RunStatus
 
+from .actions import record_action
 from .parameters import SQL, step_key
 from .transition import change_columns, change_runs, retire_records
 
@@ -45,5 +47,5 @@ class Acting:
             if name is not None:
                 retire_records(tx, [(run_id, None, step_key(path, name, number))])
             tx.run(SQL["revive_run"], {"run": run_id, "now": now})
-            tx.run(SQL["insert_action"], {"actor": actor, "action": "retry", "run": run_id, "reason": reason, "now": now})
+            record_action(tx, NewAction("retry", actor, reason, run_id), now)
         return found, lane

@@ -4,6 +4,7 @@ from outlast.database.postgres import PostgresDatabase
 from outlast.limits import CONNECTIONS_MAX
 from outlast.native.backend import Backend
 
+from .examiner import PostgresExaminer
 from .keeping import Keeping
 from .liveness import PostgresLiveness
 from .schema import PostgresSchema
@@ -21,4 +22,5 @@ def postgres_backend(url: str, *, direct_url: str | None = None, connections: in
         keeping=Keeping(),
         liveness=PostgresLiveness(database),
         wakes=PostgresWakes(database),
+        examiner=lambda: PostgresExaminer(url, direct_url=direct_url, connections=connections),
     )

@@ -10,15 +10,17 @@ and silence has to do. One thread calls these methods.
 
 import contextlib
 import select
+from collections.abc import Sequence
 
 import psycopg
 
 from outlast.database.postgres import PostgresDatabase
+from outlast.database.transaction import Transaction
 from outlast.errors import UnavailableError
 from outlast.ids import process_nonce
 from outlast.native.store import WorkerRow
 
-from .parameters import SQL
+from .parameters import SQL, array
 
 
 class PostgresLiveness:
@@ -59,9 +61,17 @@ class PostgresLiveness:
         with self._database.reading() as tx:
             return bool(tx.run(SQL["is_proof_possible"], {"started_at": worker.started_at, "lease": worker.lease}).all()[0][0])
 
+    def find_free(self, tx: Transaction, workers: Sequence[WorkerRow]) -> set[int]:
+        free = {worker.id for worker in workers if worker.is_lock_free}
+        unseen = [worker.id for worker in workers if worker.is_lock_free is None]
+        if unseen:
+            free |= {worker_id for (worker_id,) in tx.run(SQL["find_free_locks"], {"workers": array(unseen)}).all()}
+        return free
+
     def is_free(self, worker: WorkerRow) -> bool:
+        """Look at one worker by itself."""
         with self._database.reading() as tx:
-            return bool(tx.run(SQL["is_lock_free"], {"worker": worker.id}).all()[0][0])
+            return bool(self.find_free(tx, [worker]))
 
     def close(self) -> None:
         self._drop()

@@ -1,26 +1,36 @@
 """Reading: what people, handles and callers ask about runs. It changes nothing and needs no class of the user's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from outlast.database.transaction import Transaction
 from outlast.ids import is_run_id
+from outlast.inspector import BoundedCount
+from outlast.limits import LANE_COUNT_MAX
 from outlast.native.encoding import failure_from_json, headers_from_json, texts_from_json
+from outlast.native.lanes import Served, bounded, why_unserved
 from outlast.native.store import RunFilter
 from outlast.native.view import Activity, explained, open_views, record_view
+from outlast.native.why import Circumstances
 from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey
 
 from .contexts import failed_attempt_from_row, read_parts, record_from_row, wait_from_row
 from .parameters import SQL, array, step_key
+from .serving import list_served
+
+Row = tuple[Any, ...]
 
 
 class Reading:
     """The part of the store that answers."""
 
-    def find_run(self, tx: Transaction, run_id: str) -> RunView | None:
-        views = _views(tx, [run_id]) if is_run_id(run_id) else []
-        return views[0] if views else None
+    def find_run(self, tx: Transaction, run_id: str, now: datetime | None = None, *, explains: bool = True) -> RunView | None:
+        rows = _rows(tx, [run_id], now) if is_run_id(run_id) else []
+        if not rows:
+            return None
+        return _explained(tx, rows, now, _ahead(tx, rows[0]))[0] if explains else _view(rows[0])
 
     def find_key(self, tx: Transaction, kind: str, key: str) -> tuple[str, RunStatus | None] | None:
         row = tx.run(SQL["find_key"], {"kind": kind, "key": key}).first()
@@ -30,9 +40,9 @@ class Reading:
         known = array(run_id for run_id in run_ids if is_run_id(run_id))
         return set(run_ids) - {run_id for (run_id,) in tx.run(SQL["find_going"], {"runs": known}).all()}
 
-    def list_runs(self, tx: Transaction, filter: RunFilter, limit: int, before: str | None) -> list[RunView]:
+    def list_runs(self, tx: Transaction, filter: RunFilter, limit: int, before: str | None, now: datetime | None = None) -> list[RunView]:
         asked = {"before": before, "status": filter.status, "kind": filter.kind, "queue": filter.queue, "limit": limit}
-        return _views(tx, [run_id for (run_id,) in tx.run(SQL["list_run_ids"], asked).all()])
+        return _explained(tx, _rows(tx, [run_id for (run_id,) in tx.run(SQL["list_run_ids"], asked).all()], now), now)
 
     def list_steps(self, tx: Transaction, run_id: str) -> list[StepView]:
         if not is_run_id(run_id):
@@ -41,10 +51,32 @@ class Reading:
         return [*map(record_view, records), *_opened(tx, {run_id: {record.key for record in records}})[run_id]]
 
 
-def _views(tx: Transaction, run_ids: Sequence[str]) -> list[RunView]:
-    rows = tx.run(SQL["find_run"], {"runs": array(run_ids)}).all() if run_ids else []
-    opened = _opened(tx, _recorded(tx, [row[0] for row in rows if row[12] is None]))
-    return [explained(_view(row), opened.get(row[0], []), is_queue_paused=row[25]) for row in rows]
+def _rows(tx: Transaction, run_ids: Sequence[str], now: datetime | None) -> list[Row]:
+    return tx.run(SQL["find_run"], {"runs": array(run_ids), "now": now}).all() if run_ids else []
+
+
+def _ahead(tx: Transaction, row: Row) -> BoundedCount | None:
+    """Return how many claimable runs of its lane come before one that is claimable itself."""
+    run_id, status, priority, due_at, lane = row[0], row[4], row[6], row[13], row[26]
+    if status != RunStatus.PENDING:
+        return None
+    asked = {"run": run_id, "lane": lane, "priority": priority, "due_at": due_at, "bound": LANE_COUNT_MAX + 1}
+    return bounded(tx.run(SQL["count_ahead"], asked).all()[0][0])
+
+
+def _explained(tx: Transaction, rows: Sequence[Row], now: datetime | None, ahead: BoundedCount | None = None) -> list[RunView]:
+    """Return the views of runs with why each is where it is; what is over needs no further look."""
+    going = [row[0] for row in rows if row[12] is None]
+    opened = _opened(tx, _recorded(tx, going)) if going else {}
+    served = list_served(tx, now) if going else frozenset()
+    return [explained(_view(row), opened.get(row[0], []), _circumstances(row, served, ahead)) for row in rows]
+
+
+def _circumstances(row: Row, served: Collection[Served], ahead: BoundedCount | None) -> Circumstances:
+    _, kind, version, queue, *_ = row
+    is_paused, _lane, losses, is_holder_alive, is_holder_late, is_due = row[25:]
+    unserved = why_unserved(queue, kind, version, served)
+    return Circumstances(bool(is_paused), bool(is_due), losses, bool(is_holder_alive), bool(is_holder_late), unserved, ahead)
 
 
 def _recorded(tx: Transaction, run_ids: Sequence[str]) -> dict[str, set[StepKey]]:
@@ -74,7 +106,7 @@ def _activity(row: tuple[Any, ...]) -> Activity:
 
 def _view(row: tuple[Any, ...]) -> RunView:
     run_id, kind, version, queue, status, generation, priority, attempts, recoveries, strikes, created, started, finished, due, deadline = row[:15]
-    key, worker, input_text, output, error, cancel_reason, verdict, warnings, tags, headers, _is_paused = row[15:]
+    key, worker, input_text, output, error, cancel_reason, verdict, warnings, tags, headers = row[15:25]
     return RunView(
         id=run_id,
         kind=kind,

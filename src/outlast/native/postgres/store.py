@@ -5,13 +5,15 @@ It holds no state and never begins or commits. Every statement is in `statements
 
 from .accepting import Accepting
 from .acting import Acting
+from .actions import Actions
 from .claiming import Claiming
 from .committing import Committing
 from .contexts import Contexts
 from .reading import Reading
 from .timers import Timers
+from .upkeep import Upkeep
 from .workers import Workers
 
 
-class PostgresStore(Accepting, Claiming, Contexts, Committing, Timers, Workers, Reading, Acting):
+class PostgresStore(Accepting, Claiming, Contexts, Committing, Timers, Workers, Reading, Acting, Actions, Upkeep):
     """See `outlast.native.store.Store`, which says what each method promises."""

@@ -49,8 +49,9 @@ class Workers:
         return tx.run(SQL["end_worker"], parameters).count > 0
 
     def list_workers(self, tx: Transaction, *, only_alive: bool, counts_runs: bool = True, now: datetime | None = None) -> list[WorkerRow]:
-        rows = tx.run(SQL["list_workers"], {"only_alive": only_alive, "bound": PAGE_MAX if counts_runs else 0, "limit": PAGE_MAX, "now": now}).all()
-        return [_worker_row(row) for row in rows]
+        bound = PAGE_MAX if counts_runs else 0
+        asked = {"only_alive": only_alive, "bound": bound, "limit": PAGE_MAX, "now": now, "looks_at_locks": only_alive and not counts_runs}
+        return [_worker_row(row) for row in tx.run(SQL["list_workers"], asked).all()]
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:
         return [Orphan(Hold(run_id, token), *rest) for run_id, token, *rest in tx.run(SQL["list_orphans"], {"limit": limit}).all()]

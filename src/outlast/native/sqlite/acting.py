@@ -4,15 +4,17 @@ from datetime import datetime
 
 from outlast.database.transaction import Transaction
 from outlast.native.store import Hold
+from outlast.native.upkeep import NewAction
 from outlast.run import CancelOutcome, RunStatus
 from outlast.step_key import StepKey, parse_path
 
+from .actions import Actions
 from .ending import End, Ending
 
 _RETRYABLE = frozenset({RunStatus.FAILED, RunStatus.DEAD, RunStatus.CANCELED})
 
 
-class Acting(Ending):
+class Acting(Ending, Actions):
     """The part of the store that cancels and retries."""
 
     def request_cancel(self, tx: Transaction, run_id: str, reason: str, now: datetime | None = None) -> tuple[CancelOutcome, int | None] | None:
@@ -46,5 +48,5 @@ class Acting(Ending):
         tx.run(self._sql["revive_run"], {**named, "now": at})
         tx.run(self._sql["clear_end"], named)
         tx.run(self._sql["reopen_key"], named)
-        tx.run(self._sql["insert_action"], {**named, "now": at, "actor": actor, "action": "retry", "reason": reason})
+        self.record_action(tx, NewAction("retry", actor, reason, run_id), now)
         return status, lane

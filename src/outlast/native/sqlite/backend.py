@@ -6,6 +6,7 @@ from outlast.clock import Clock
 from outlast.database.sqlite import Journal, SqliteDatabase
 from outlast.native.backend import Backend
 
+from .examiner import SqliteExaminer
 from .keeping import Keeping
 from .liveness import SqliteLiveness
 from .schema import SqliteSchema
@@ -23,4 +24,5 @@ def sqlite_backend(path: str | os.PathLike[str], *, journal: Journal = "auto", c
         keeping=Keeping(),
         liveness=SqliteLiveness(database.path),
         wakes=SqliteWakes(database.path),
+        examiner=lambda: SqliteExaminer(database.path, clock),
     )

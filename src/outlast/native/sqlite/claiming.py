@@ -27,8 +27,8 @@ class Claiming(Tables):
     def look(self, tx: Transaction, lanes: Sequence[int], now: datetime | None = None) -> Look:
         at = self._now(now)
         row = tx.run(self._sql["look"], {"lanes": batch_to_json(lanes), "now": at}).first()
-        has_pending, next_due_at = row or (0, None)
-        return Look(bool(has_pending), next_due_at is not None and next_due_at <= at, from_number_or_none(next_due_at), from_number(at))
+        has_pending, next_due_at, has_overdue = row or (0, None, 0)
+        return Look(bool(has_pending), next_due_at is not None and next_due_at <= at, from_number_or_none(next_due_at), from_number(at), bool(has_overdue))
 
     def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         asked = self._asked(limit, with_suspects, now)

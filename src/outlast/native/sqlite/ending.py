@@ -21,7 +21,7 @@ class End:
     hold: Hold
     status: RunStatus
     is_held: bool
-    """Found `running`; else `pending` or `waiting`."""
+    """Found `running`; else `pending` or `waiting`, or with `is_over` a dead letter."""
     has_key: bool = True
     """False only if it is known that no idempotency key belongs to the run."""
     attempts: int | None = None
@@ -30,6 +30,8 @@ class End:
     failed_key: StepKey | None = None
     verdict: str | None = None
     passes_cancel: bool = True
+    is_over: bool = False
+    """Found `failed` or `dead`: an operator discards it, and what it failed with stays."""
 
     @property
     def is_plain(self) -> bool:
@@ -46,7 +48,8 @@ class Ending(Tables):
             return set()
         rows = tx.run(self._sql["end_runs"], {"batch": batch_to_json([_state_row(end) for end in ends]), "now": now}).all()
         ended = {Hold(*row) for row in rows}
-        self._keep_ends(tx, [end for end in ends if end.hold in ended and not (end.is_plain and end.status is RunStatus.SUCCEEDED)])
+        kept = [end for end in ends if not end.is_over and not (end.is_plain and end.status is RunStatus.SUCCEEDED)]
+        self._keep_ends(tx, [end for end in kept if end.hold in ended])
         if keyed := [end.hold.run_id for end in ends if end.has_key and end.hold in ended]:
             tx.run(self._sql["end_keys"], {"run_ids": batch_to_json(keyed)})
         if ended:
@@ -77,6 +80,7 @@ def _state_row(end: End) -> dict[str, Any]:
         "status": end.status,
         "attempts": end.attempts,
         "passes_cancel": end.passes_cancel,
+        "is_over": end.is_over,
     }
 
 

@@ -6,15 +6,20 @@ which are known by the process in their names, whichever of its engines they bel
 """
 
 import fcntl
+import logging
 import os
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from outlast.database.transaction import Transaction
 from outlast.errors import UnavailableError
 from outlast.ids import process_nonce
 from outlast.limits import PAGE
 from outlast.native.store import WorkerRow
+
+logger = logging.getLogger("outlast")
 
 _STALE_AFTER_SECONDS = 60
 
@@ -63,6 +68,17 @@ class SqliteLiveness:
 
     def is_proof_possible(self, worker: WorkerRow) -> bool:
         return worker.process != process_nonce()
+
+    def find_free(self, tx: Transaction, workers: Sequence[WorkerRow]) -> set[int]:
+        """Look at each one's file; one that cannot be opened says nothing, and only silence tells of that worker."""
+        free = set()
+        for worker in workers:
+            try:
+                if self.is_free(worker):
+                    free.add(worker.id)
+            except UnavailableError as error:
+                logger.debug("worker %s could not be looked at: %s", worker.name, error)
+        return free
 
     def is_free(self, worker: WorkerRow) -> bool:
         """A file that is gone is free: its worker removed it when it stopped, or does not hold what others can see."""

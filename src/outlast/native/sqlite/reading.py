@@ -1,20 +1,26 @@
 """Reading: what people, handles and callers ask about runs. It changes nothing and needs no class of the user's."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import Any
 
 from outlast.database.transaction import Transaction
+from outlast.inspector import BoundedCount
+from outlast.limits import LANE_COUNT_MAX
 from outlast.native.encoding import batch_to_json, failure_from_json, headers_from_json, texts_from_json
+from outlast.native.lanes import Served, bounded, why_unserved
 from outlast.native.store import RunFilter
 from outlast.native.view import Activity, explained, open_views, record_view
+from outlast.native.why import Circumstances
 from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey, parse_path
 
 from .contexts import failed_attempt_from_row, record_from_row, wait_from_row
 from .instant import from_number, from_number_or_none
-from .tables import Tables
+from .serving import Serving
 
+Row = tuple[Any, ...]
 _LISTED_BY = {
     RunStatus.PENDING: "list_pending_ids",
     RunStatus.RUNNING: "list_running_ids",
@@ -23,12 +29,15 @@ _LISTED_BY = {
 }
 
 
-class Reading(Tables):
+class Reading(Serving):
     """The part of the store that answers."""
 
-    def find_run(self, tx: Transaction, run_id: str) -> RunView | None:
-        views = self._views(tx, [run_id])
-        return views[0] if views else None
+    def find_run(self, tx: Transaction, run_id: str, now: datetime | None = None, *, explains: bool = True) -> RunView | None:
+        at = self._now(now)
+        rows = self._rows(tx, [run_id], at)
+        if not rows:
+            return None
+        return self._explained(tx, rows, at, self._ahead(tx, rows[0]))[0] if explains else _view(rows[0])
 
     def find_key(self, tx: Transaction, kind: str, key: str) -> tuple[str, RunStatus | None] | None:
         row = tx.run(self._sql["find_key"], {"kind": kind, "key": key}).first()
@@ -38,10 +47,11 @@ class Reading(Tables):
         going = {run_id for (run_id,) in tx.run(self._sql["find_going"], {"run_ids": batch_to_json(run_ids)}).all()}
         return set(run_ids) - going
 
-    def list_runs(self, tx: Transaction, filter: RunFilter, limit: int, before: str | None) -> list[RunView]:
+    def list_runs(self, tx: Transaction, filter: RunFilter, limit: int, before: str | None, now: datetime | None = None) -> list[RunView]:
         statement = _LISTED_BY.get(filter.status, "list_run_ids") if filter.status is not None else "list_run_ids"
         asked = {"before": before, "status": filter.status, "kind": filter.kind, "queue": filter.queue, "limit": limit}
-        return self._views(tx, [run_id for (run_id,) in tx.run(self._sql[statement], asked).all()])
+        at = self._now(now)
+        return self._explained(tx, self._rows(tx, [run_id for (run_id,) in tx.run(self._sql[statement], asked).all()], at), at)
 
     def list_steps(self, tx: Transaction, run_id: str) -> list[StepView]:
         generation = tx.run(self._sql["find_generation"], {"run": run_id}).first()
@@ -52,11 +62,23 @@ class Reading(Tables):
         recorded = {record.key for record in records}
         return [*map(record_view, records), *self._opened(tx, runs, {run_id: recorded})[run_id]]
 
-    def _views(self, tx: Transaction, run_ids: Sequence[str]) -> list[RunView]:
-        rows = tx.run(self._sql["find_run"], {"run_ids": batch_to_json(run_ids)}).all()
+    def _rows(self, tx: Transaction, run_ids: Sequence[str], now: int) -> list[Row]:
+        return tx.run(self._sql["find_run"], {"run_ids": batch_to_json(run_ids), "now": now}).all()
+
+    def _ahead(self, tx: Transaction, row: Row) -> BoundedCount | None:
+        """Return how many claimable runs of its lane come before one that is claimable itself."""
+        run_id, status, priority, due_at, lane = row[0], row[4], row[6], row[13], row[26]
+        if status != RunStatus.PENDING:
+            return None
+        asked = {"run": run_id, "lane": lane, "priority": priority, "due_at": due_at, "bound": LANE_COUNT_MAX + 1}
+        return bounded(tx.run(self._sql["count_ahead"], asked).all()[0][0])
+
+    def _explained(self, tx: Transaction, rows: Sequence[Row], now: int, ahead: BoundedCount | None = None) -> list[RunView]:
+        """Return the views of runs with why each is where it is; what is over needs no further look."""
         going = [{"run": row[0], "generation": row[5]} for row in rows if row[12] is None]
         opened = self._opened(tx, batch_to_json(going), self._recorded(tx, batch_to_json(going))) if going else {}
-        return [explained(_view(row), opened.get(row[0], []), is_queue_paused=bool(row[25])) for row in rows]
+        served = self._served(tx, now) if going else frozenset()
+        return [explained(_view(row), opened.get(row[0], []), _circumstances(row, served, ahead)) for row in rows]
 
     def _recorded(self, tx: Transaction, runs: str) -> dict[str, set[StepKey]]:
         """Return which of the keys that failed before, and are not retired, have a record: those are over."""
@@ -86,9 +108,16 @@ def _activity(row: tuple[Any, ...]) -> Activity:
     return Activity(StepKey(parse_path(path), name, number), attempt, from_number(started_at), done, total, note)
 
 
-def _view(row: tuple[Any, ...]) -> RunView:
+def _circumstances(row: Row, served: Collection[Served], ahead: BoundedCount | None) -> Circumstances:
+    _, kind, version, queue, *_ = row
+    is_paused, _lane, losses, is_holder_alive, is_holder_late, is_due = row[25:]
+    unserved = why_unserved(queue, kind, version, served)
+    return Circumstances(bool(is_paused), bool(is_due), losses, bool(is_holder_alive), bool(is_holder_late), unserved, ahead)
+
+
+def _view(row: Row) -> RunView:
     run_id, kind, version, queue, status, generation, priority, attempts, recoveries, strikes, created, started, finished, due, deadline = row[:15]
-    key, worker, input_text, output, error, cancel_reason, verdict, warnings, tags, headers, _is_paused = row[15:]
+    key, worker, input_text, output, error, cancel_reason, verdict, warnings, tags, headers = row[15:25]
     return RunView(
         id=run_id,
         kind=kind,

@@ -5,11 +5,15 @@ from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
 from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
 from .operating import OperatingSuite
+from .plain_bodies import PlainBodiesSuite
+from .plain_endings import PlainEndingsSuite
+from .plain_time import PlainTimeSuite
 from .results import ResultsSuite
 from .sleeping import SleepingSuite
 from .steps import RetriesSuite, StepsSuite
 from .stopping import StoppingSuite
 from .taking_over import TakingOverSuite
+from .upkeep import UpkeepSuite
 from .versions import ChangedCodeSuite, VersionsSuite
 
 
@@ -22,6 +26,9 @@ class EngineSuite(
     AttemptsSuite,
     ServicesSuite,
     SleepingSuite,
+    PlainBodiesSuite,
+    PlainTimeSuite,
+    PlainEndingsSuite,
     VersionsSuite,
     ChangedCodeSuite,
     CancelingSuite,
@@ -29,6 +36,7 @@ class EngineSuite(
     TakingOverSuite,
     ResultsSuite,
     OperatingSuite,
+    UpkeepSuite,
 ):
     """Subclass it in a test module, beside the two fixtures."""
 

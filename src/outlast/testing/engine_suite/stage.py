@@ -127,6 +127,23 @@ class Gate:
         self._pause.set()
 
 
+class Pause:
+    """A place where a body's thread computes until a test lets it go on."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._opened = threading.Event()
+
+    def compute(self) -> None:
+        """Say that the thread is here, and stay until `go_on`."""
+        self._loop.call_soon_threadsafe(self.begun.set)
+        assert self._opened.wait(2 * WAIT_SECONDS_MAX), "nobody let the body go on"
+
+    def go_on(self) -> None:
+        self._opened.set()
+
+
 class StageSuite:
     """What all parts of the suite share: coroutine tests are played on a stage."""
 

@@ -70,7 +70,7 @@ class VersionsSuite(StageSuite):
         assert await stage.result(runs[1]) == "v2"
         (waiting,) = await newer.settle()
         assert (waiting.id, waiting.status) == (runs[0].id, RunStatus.PENDING)
-        assert waiting.why.startswith("waiting for a worker")
+        assert waiting.why == "stranded: no worker has greet v1, only v2"
         await stage.worker(first)
         assert await stage.result(runs[0]) == "v1"
 

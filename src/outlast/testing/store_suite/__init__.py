@@ -7,12 +7,28 @@ from .committing import CommittingSuite
 from .history import HistorySuite
 from .mixing import MixingSuite
 from .orphans import OrphansSuite
+from .pruning import PruningSuite
 from .reading import ReadingSuite
 from .timers import TimersSuite
+from .upkeep import DiscardingSuite, QueuesSuite
 from .workers import WorkersSuite
 
 
-class StoreSuite(AcceptingSuite, ClaimingSuite, HistorySuite, CommittingSuite, MixingSuite, TimersSuite, WorkersSuite, OrphansSuite, ReadingSuite, ActingSuite):
+class StoreSuite(
+    AcceptingSuite,
+    ClaimingSuite,
+    HistorySuite,
+    CommittingSuite,
+    MixingSuite,
+    TimersSuite,
+    WorkersSuite,
+    OrphansSuite,
+    ReadingSuite,
+    ActingSuite,
+    QueuesSuite,
+    DiscardingSuite,
+    PruningSuite,
+):
     """Subclass it in a test module, beside a fixture `backend`."""
 
 

@@ -98,6 +98,60 @@ class ReadingSuite(WorldSuite):
         assert world.view(retrying.id).current_step == "copy"
         assert self.why_of(world, world.enqueue(due_at=after(60))) == f"to be started at {self.text(after(60))}"
 
+    def test_a_claimable_run_says_how_many_come_before_it(self, world: World) -> None:
+        """By priority, then age, of its own lane."""
+        world.worker()
+        first, second = world.enqueue(due_at=after(-2)), world.enqueue(due_at=after(-1))
+        urgent = world.enqueue(priority=-1)
+        assert self.why_of(world, urgent) == "waiting for a worker"
+        assert self.why_of(world, first) == "waiting for a worker, behind 1 other of its lane"
+        assert self.why_of(world, second) == "waiting for a worker, behind 2 others of its lane"
+
+    def test_a_stranded_run_says_who_lacks_what(self, world: World) -> None:
+        """Nobody lives, nobody has the kind, the version, or the queue: each in its own words, for pending runs and overdue ones."""
+        run_id, late = world.enqueue(), world.enqueue(due_at=after(9))
+        assert self.why_of(world, run_id) == "stranded: no worker lives, or has within the last minute"
+        assert world.view(late, after(8)).why.startswith("to be started at")
+        assert world.view(late, after(9)).why == "stranded: no worker lives, or has within the last minute"
+        world.worker(world.lane(kind="other"))
+        assert self.why_of(world, run_id) == "stranded: no worker has import_asset"
+        world.worker(world.lane(version=3), world.lane("bulk", version=2))
+        assert self.why_of(world, run_id) == "stranded: no worker has import_asset v1, only v2 and v3"
+        world.worker(world.lane("bulk"))
+        assert self.why_of(world, run_id) == "stranded: workers have import_asset v1 only in queue bulk"
+        world.worker()
+        assert self.why_of(world, run_id) == "waiting for a worker"
+
+    def test_a_run_of_a_lost_worker_says_so(self, world: World) -> None:
+        """A lease that is over, a worker that is gone, and nobody to take the run over."""
+        worker = world.worker()
+        run = world.claimed(worker)
+        assert world.view(run.id, after(31)).why == "running on host:1, which is silent; another worker takes it over"
+        assert world.view(run.id, after(91)).why == "running on host:1, which is silent; stranded: no worker lives, or has within the last minute"
+        world.end_worker(worker, now=after(31))
+        assert world.view(run.id, after(32)).why == "running on host:1, which is gone; another worker takes it over"
+
+    def test_a_cancel_that_waits_says_for_what(self, world: World) -> None:
+        """A canceled run waits for a worker too, which may not be there, or not be let."""
+        worker = world.worker()
+        run = world.claimed(worker)
+        world.cancel(run.id, "wrong file")
+        assert self.why_of(world, run.id) == "running on host:1; told to cancel: wrong file"
+        world.commit(worker, end(run, RunStatus.PENDING, passes_cancel=True))
+        assert self.why_of(world, run.id) == "waiting for a worker to cancel it: wrong file"
+        world.pause()
+        assert self.why_of(world, run.id) == "queue default is paused; then it is canceled: wrong file"
+
+    def test_a_run_may_be_read_without_its_reasons(self, world: World) -> None:
+        """Who waits for an end needs its status and its output, and pays for nothing else."""
+        worker = world.worker()
+        run = world.claimed(worker)
+        world.report(report(run))
+        with world.database.reading() as tx:
+            view = world.store.find_run(tx, run.id, explains=False)
+        assert view is not None
+        assert (view.status, view.why, view.current_step) == (RunStatus.RUNNING, "", None)
+
     def why_of(self, world: World, run_id: str) -> str:
         return world.view(run_id).why
 

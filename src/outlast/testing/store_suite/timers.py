@@ -66,6 +66,20 @@ class TimersSuite(WorldSuite):
         world.commit(worker, end(world.claimed(worker, deadline_at=after(60))))
         assert world.end_overdue(after(99)) == 0
 
+    def test_a_look_tells_of_overdue_runs(self, world: World) -> None:
+        """As long as the sweep would find something, whatever lane it is in, and not for what somebody holds."""
+
+        def has_overdue(seconds: float) -> bool:
+            with world.database.reading() as tx:
+                return world.store.look(tx, [], after(seconds)).has_overdue
+
+        world.claimed(world.worker(), deadline_at=after(60))
+        assert not has_overdue(99)
+        world.enqueue(deadline_at=after(60), due_at=after(900))
+        assert (has_overdue(59), has_overdue(60)) == (False, True)
+        world.end_overdue(after(60))
+        assert not has_overdue(99)
+
     def test_overdue_runs_are_taken_in_pages(self, world: World) -> None:
         """A pass deals with so many and no more, and the next with the rest, whatever is there that needs nothing."""
         worker = world.worker()

@@ -10,6 +10,7 @@ import pytest
 from outlast import ids
 from outlast.database.transaction import Transaction
 from outlast.failure import Failure
+from outlast.inspector import ActionView
 from outlast.native.backend import Backend
 from outlast.native.history import FailedAttempt, Outcome, Record, RecordKind, Wait
 from outlast.native.store import (
@@ -28,6 +29,7 @@ from outlast.native.store import (
     StepCheckpoint,
     WorkerRow,
 )
+from outlast.native.upkeep import LaneRow, QueueChange
 from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey
 
@@ -209,9 +211,29 @@ class World:
         with self.writing() as tx:
             return self.store.retry_run(tx, run_id, "ann", "the disk is back", now)
 
-    def view(self, run_id: str) -> RunView:
+    def discard(self, run_id: str, now: datetime = START) -> Any:
+        with self.writing() as tx:
+            return self.store.discard_run(tx, run_id, "ann", "of no use any more", now)
+
+    def pause(self, queue: str = "default", now: datetime = START) -> QueueChange:
+        with self.writing() as tx:
+            return self.store.pause_queue(tx, queue, "ann", "the disk is full", now)
+
+    def unpause(self, queue: str = "default", now: datetime = START) -> QueueChange:
+        with self.writing() as tx:
+            return self.store.unpause_queue(tx, queue, "ann", "there is room", now)
+
+    def actions(self, run_id: str | None = None) -> list[ActionView]:
         with self.database.reading() as tx:
-            view = self.store.find_run(tx, run_id)
+            return self.store.list_actions(tx, run_id, 100)
+
+    def lanes(self, now: datetime = START) -> dict[LaneName, LaneRow]:
+        with self.database.reading() as tx:
+            return {LaneName(row.queue, row.kind, row.version): row for row in self.store.list_lanes(tx, now)}
+
+    def view(self, run_id: str, now: datetime = START) -> RunView:
+        with self.database.reading() as tx:
+            view = self.store.find_run(tx, run_id, now)
         assert view is not None
         return view
 

@@ -33,7 +33,16 @@ body AS (
 UPDATE outlast.run_key k SET ended_status = NULL
 FROM revived, body WHERE k.kind = revived.kind AND k.key = body.idempotency_key AND k.run = revived.id
 
+-- Keep the reason of what an operator ends. The caller has the run locked.
+-- name: keep_cancel_reason
+UPDATE outlast.run_body SET cancel_reason = %(reason)s WHERE run = %(run)s::uuid
+
 -- Keep who did what, and why.
 -- name: insert_action
-INSERT INTO outlast.action (at, actor, action, run, reason)
-VALUES (coalesce(%(now)s::timestamptz, clock_timestamp()), %(actor)s, %(action)s, %(run)s::uuid, %(reason)s)
+INSERT INTO outlast.action (at, actor, action, run, queue, affected, reason)
+VALUES (coalesce(%(now)s::timestamptz, clock_timestamp()), %(actor)s, %(action)s, %(run)s::uuid, %(queue)s, %(affected)s::bigint, %(reason)s)
+RETURNING id
+
+-- Count more of what an action was done to. Primary key.
+-- name: add_to_action
+UPDATE outlast.action SET affected = coalesce(affected, 0) + %(affected)s::bigint WHERE id = %(action)s::bigint

@@ -4,7 +4,7 @@
 -- name: fence
 SELECT outlast.fence(%(worker)s::bigint)
 
--- What an idle worker looks at. One probe a lane on run_claim, one on run_timer; no locks.
+-- What an idle worker looks at. One probe a lane on run_claim, one on run_timer, one on run_deadline; no locks.
 -- name: look
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now),
 timer AS MATERIALIZED (SELECT min(due_at) AS due_at FROM outlast.run WHERE status = 'waiting' AND due_at IS NOT NULL)
@@ -19,7 +19,11 @@ SELECT EXISTS (
         ) AS found
         WHERE q.paused_at IS NULL
     ),
-    coalesce(timer.due_at <= clock.now, false), timer.due_at, clock.now
+    coalesce(timer.due_at <= clock.now, false), timer.due_at, clock.now,
+    EXISTS (
+        SELECT FROM outlast.run r
+        WHERE r.deadline_at IS NOT NULL AND (r.status = 'waiting' OR (r.status = 'pending' AND r.token = 0)) AND r.deadline_at <= clock.now AND r.ending IS NULL
+    )
 FROM clock, timer
 
 -- The first claimable runs of each lane by priority and due time: one ordered probe a lane on run_claim; no locks.

@@ -15,10 +15,11 @@ SELECT pg_try_advisory_lock(-%(worker)s::bigint)
 -- name: release_session_lock
 SELECT pg_advisory_unlock(-%(worker)s::bigint)
 
--- Take and give back at once, shared, so that two watchers who look at the same time do not take each other for the worker.
+-- Of these workers, whose locks are free: taken, and given back when this short transaction ends. Shared, so that two watchers
+-- who look at the same time do not take each other for the worker.
 -- only here: SQLite proves life by file locks.
--- name: is_lock_free
-SELECT pg_try_advisory_xact_lock_shared(-%(worker)s::bigint)
+-- name: find_free_locks
+SELECT wanted.id FROM unnest(%(workers)s::bigint[]) AS wanted(id) WHERE pg_try_advisory_xact_lock_shared(-wanted.id)
 
 -- Since a restart the locks are gone while the workers may live and come back: it proves something only of a worker that
 -- began after it, and of all once a lease has passed.

@@ -2,16 +2,26 @@
 
 -- Runs by primary key, in the order asked for; lane, queue and worker are small tables.
 -- name: find_run
+WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
 SELECT r.id, r.kind, r.version, l.queue, r.status, r.generation, r.priority, r.attempts, r.recoveries, r.strikes, r.created_at, r.started_at,
     r.finished_at, r.due_at, r.deadline_at, b.idempotency_key, w.name, b.input, b.output, b.error, b.cancel_reason, b.verdict, b.warnings, b.tags,
-    b.headers, q.paused_at IS NOT NULL
-FROM unnest(%(runs)s::uuid[]) WITH ORDINALITY AS wanted(id, place)
+    b.headers, q.paused_at IS NOT NULL, r.lane, r.losses, w.is_alive, w.lease_until < clock.now, r.due_at <= clock.now
+FROM clock CROSS JOIN unnest(%(runs)s::uuid[]) WITH ORDINALITY AS wanted(id, place)
 JOIN outlast.run r ON r.id = wanted.id
 JOIN outlast.run_body b ON b.run = r.id
 JOIN outlast.lane l ON l.id = r.lane
 LEFT JOIN outlast.queue q ON q.name = l.queue
 LEFT JOIN outlast.worker w ON w.id = r.worker
 ORDER BY wanted.place
+
+-- How many claimable runs of its lane come before one, counted up to a bound: run_claim, up to its place.
+-- name: count_ahead
+SELECT count(*) FROM (
+    SELECT FROM outlast.run r
+    WHERE r.status = 'pending' AND r.lane = %(lane)s::bigint
+        AND (r.priority, r.due_at, r.id) < (%(priority)s::bigint, %(due_at)s::timestamptz, %(run)s::uuid)
+    LIMIT %(bound)s::bigint
+) AS ahead
 
 -- A page of ids, newest first: the primary key walked backwards. It is planned with the values at hand, so that for failed
 -- and dead runs, and for the few that are claimable or held, their own indexes serve.

@@ -39,11 +39,13 @@ WHERE w.id = %(worker)s::bigint AND w.is_alive
     AND (NOT %(is_silent)s::boolean OR w.lease_until < clock.now)
 RETURNING w.id
 
--- Living workers first, then the latest; their runs are counted up to a bound, by run_worker.
+-- Living workers first, then the latest; their runs are counted up to a bound, by run_worker. A watcher also asks whose lock
+-- is free, after the beat was read by the same statement: shared, as in find_free_locks, and given back at the end.
 -- name: list_workers
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
 SELECT w.id, w.name, w.process, w.beat, w.is_alive, w.lease_until < clock.now, w.is_idle, extract(epoch FROM w.lease)::double precision, w.lease_until, w.started_at, w.ended_at, w."end",
-    (SELECT count(*) FROM (SELECT FROM outlast.run r WHERE r.worker = w.id AND r.status = 'running' LIMIT %(bound)s::bigint) AS held), w.tasks, w.is_provable
+    (SELECT count(*) FROM (SELECT FROM outlast.run r WHERE r.worker = w.id AND r.status = 'running' LIMIT %(bound)s::bigint) AS held), w.tasks, w.is_provable,
+    CASE WHEN %(looks_at_locks)s::boolean AND w.is_provable THEN pg_try_advisory_xact_lock_shared(-w.id) END
 FROM clock CROSS JOIN outlast.worker w
 WHERE w.is_alive OR NOT %(only_alive)s::boolean
 ORDER BY w.is_alive DESC, w.started_at DESC, w.id LIMIT %(limit)s::bigint
@@ -92,3 +94,12 @@ WHERE NOT w.is_alive AND w.ended_at <= coalesce(%(now)s::timestamptz, clock_time
 SELECT b.run, b.idempotency_key
 FROM unnest(%(runs)s::uuid[]) AS wanted(id) JOIN outlast.run_body b ON b.run = wanted.id
 WHERE b.idempotency_key IS NOT NULL
+
+-- Lanes that a worker claims from which lives or lived lately. A worker that nobody has declared dead lived until its lease was
+-- over at most. Both tables are small.
+-- name: list_served_lanes
+SELECT l.queue, l.kind, l.version FROM outlast.lane l
+WHERE l.id IN (
+    SELECT unnest(w.lanes) FROM outlast.worker w
+    WHERE coalesce(w.ended_at, w.lease_until) > coalesce(%(now)s::timestamptz, clock_timestamp()) - %(lived_within)s::interval
+)

@@ -9,8 +9,7 @@ SELECT status, worker, token, ending, cancel_requested_at IS NOT NULL, generatio
 UPDATE outlast_run SET cancel_requested_at = :now, status = iif(status = 'waiting', 'pending', status), due_at = iif(status = 'running', NULL, :now)
 WHERE id = :run AND status IN ('pending', 'waiting', 'running') AND cancel_requested_at IS NULL;
 
--- Keeps the first reason. Primary key.
--- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
+-- Keeps the reason of a cancel, or of what an operator ends. Primary key.
 -- name: keep_cancel_reason
 UPDATE outlast_run_body SET cancel_reason = :reason WHERE run = :run;
 
@@ -44,4 +43,9 @@ WHERE run = :run AND (kind, key) IN (
 
 -- Keeps who did what, and why.
 -- name: insert_action
-INSERT INTO outlast_action (at, actor, action, run, reason) VALUES (:now, :actor, :action, :run, :reason);
+INSERT INTO outlast_action (at, actor, action, run, queue, affected, reason) VALUES (:now, :actor, :action, :run, :queue, :affected, :reason)
+RETURNING id;
+
+-- Counts more of what an action was done to. Primary key.
+-- name: add_to_action
+UPDATE outlast_action SET affected = coalesce(affected, 0) + :affected WHERE id = :action;

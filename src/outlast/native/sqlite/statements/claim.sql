@@ -10,7 +10,7 @@ SELECT is_alive FROM outlast_worker WHERE id = :worker;
 SELECT lane.id FROM json_each(:lanes) CROSS JOIN outlast_lane AS lane LEFT JOIN outlast_queue AS queue ON queue.name = lane.queue
 WHERE lane.id = value AND queue.paused_at IS NULL;
 
--- What an idle worker asks. Indexes: claim, timer.
+-- What an idle worker asks. Indexes: claim, timer, deadline, whose condition is repeated word for word.
 -- name: look
 SELECT
     EXISTS (
@@ -21,7 +21,11 @@ SELECT
         WHERE lane.id = value AND queue.paused_at IS NULL
         AND EXISTS (SELECT 1 FROM outlast_run AS run WHERE run.lane = lane.id AND run.status = 'pending' AND run.due_at <= :now)
     ),
-    (SELECT min(due_at) FROM outlast_run WHERE status = 'waiting' AND due_at IS NOT NULL);
+    (SELECT min(due_at) FROM outlast_run WHERE status = 'waiting' AND due_at IS NOT NULL),
+    EXISTS (
+        SELECT 1 FROM outlast_run
+        WHERE deadline_at <= :now AND deadline_at IS NOT NULL AND (status = 'waiting' OR (status = 'pending' AND token = 0)) AND ending IS NULL
+    );
 
 -- Claimable runs of one lane in the order of the claim index, without sorting.
 -- name: probe_lanes

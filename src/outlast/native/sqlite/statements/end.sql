@@ -1,6 +1,7 @@
 -- The end of runs: these statements, and no others, make a run terminal. They run together, in this order.
 
 -- Ends runs that are in the state and under the token that the caller names; one that is held also when it was canceled only if told to.
+-- Of those that are over already only dead letters, which an operator discards.
 -- Primary key; removes entries from the claim, timer, worker and deadline indexes.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one with the change of the run.
 -- name: end_runs
@@ -8,11 +9,12 @@ UPDATE outlast_run
 SET status = new.status, finished_at = :now, worker = NULL, due_at = NULL, attempts = coalesce(new.attempts, outlast_run.attempts)
 FROM (
     SELECT value ->> 'run' AS run, value ->> 'token' AS token, value ->> 'is_held' AS is_held, value ->> 'status' AS status,
-        value ->> 'attempts' AS attempts, value ->> 'passes_cancel' AS passes_cancel
+        value ->> 'attempts' AS attempts, value ->> 'passes_cancel' AS passes_cancel, value ->> 'is_over' AS is_over
     FROM json_each(:batch)
 ) AS new
 WHERE outlast_run.id = new.run AND outlast_run.token = new.token
-AND outlast_run.status IN ('pending', 'waiting', 'running') AND (outlast_run.status = 'running') = new.is_held
+AND outlast_run.status IN ('pending', 'waiting', 'running', 'failed', 'dead') AND (outlast_run.status IN ('failed', 'dead')) = new.is_over
+AND (outlast_run.status = 'running') = new.is_held
 AND (outlast_run.cancel_requested_at IS NULL OR new.passes_cancel)
 RETURNING id, token;
 

@@ -4,7 +4,8 @@
 -- name: find_run
 SELECT run.id, run.kind, run.version, lane.queue, run.status, run.generation, run.priority, run.attempts, run.recoveries, run.strikes,
     run.created_at, run.started_at, run.finished_at, run.due_at, run.deadline_at, body.idempotency_key, worker.name,
-    body.input, body.output, body.error, body.cancel_reason, body.verdict, body.warnings, body.tags, body.headers, queue.paused_at IS NOT NULL
+    body.input, body.output, body.error, body.cancel_reason, body.verdict, body.warnings, body.tags, body.headers, queue.paused_at IS NOT NULL,
+    run.lane, run.losses, worker.is_alive, worker.lease_until < :now, run.due_at <= :now
 FROM json_each(:run_ids)
 CROSS JOIN outlast_run AS run
 CROSS JOIN outlast_run_body AS body
@@ -13,6 +14,14 @@ LEFT JOIN outlast_worker AS worker ON worker.id = run.worker
 LEFT JOIN outlast_queue AS queue ON queue.name = lane.queue
 WHERE run.id = value AND body.run = run.id AND lane.id = run.lane
 ORDER BY json_each.key;
+
+-- How many claimable runs of its lane come before one, counted up to a bound. Index: claim, up to its place.
+-- name: count_ahead
+SELECT count(*) FROM (
+    SELECT 1 FROM outlast_run
+    WHERE status = 'pending' AND lane = :lane AND (priority, due_at, id) < (:priority, :due_at, :run)
+    LIMIT :bound
+);
 
 -- A page of ids, newest first. Primary key, walked backwards.
 -- name: list_run_ids

@@ -81,3 +81,12 @@ WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run
 DELETE FROM outlast_worker
 WHERE is_alive = 0 AND ended_at <= :before
 AND NOT EXISTS (SELECT 1 FROM outlast_run AS run WHERE run.status = 'running' AND run.worker = outlast_worker.id);
+
+-- Lanes that a worker claims from which lives or lived lately. A worker that nobody has declared dead lived until its lease was over at
+-- most. Both tables are small.
+-- name: list_served_lanes
+SELECT queue, kind, version FROM outlast_lane
+WHERE id IN (
+    SELECT own.value FROM outlast_worker AS worker CROSS JOIN json_each(worker.lanes) AS own
+    WHERE coalesce(worker.ended_at, worker.lease_until) > :lived_after
+);
