@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 S = TypeVar("S", default=Any)
 
 

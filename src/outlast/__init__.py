@@ -4,6 +4,7 @@ from outlast.blocking import BlockingEngine, BlockingRun
 from outlast.blocking_context import BlockingContext
 from outlast.connect import connect
 from outlast.context import Context
+from outlast.database.borrowed.remembering import transaction_tables
 from outlast.engine import Capabilities, TaskEngine
 from outlast.errors import (
     CancelRequested,
@@ -93,4 +94,5 @@ __all__ = [
     "task",
     "task_ref",
     "this_step",
+    "transaction_tables",
 ]

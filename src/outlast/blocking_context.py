@@ -10,18 +10,20 @@ import uuid as uuid_module
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, overload
 
 from typing_extensions import TypeVar
 
 from outlast.context import Context, DurableTimeout
 from outlast.duration import Duration
+from outlast.transaction import AsyncBeginning, AsyncConnecting, Beginning, Connecting, OwnDatabase
 
 if TYPE_CHECKING:
     from outlast.body_thread import BodyThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 S = TypeVar("S", default=Any)
 
 
@@ -94,6 +96,39 @@ class BlockingContext(Generic[S]):
         step again, so what a step does outside should bear that, or be an effect.
         """
         return self._thread.call(lambda: self._context.step(function, *args, **kwargs))
+
+    @property
+    def database(self) -> OwnDatabase:
+        """The engine's own database, to begin transactions on: `ctx.transaction(ctx.database, ...)`."""
+        return self._context.database
+
+    @overload
+    def transaction(
+        self,
+        on: AsyncBeginning[C] | AsyncConnecting[C] | Callable[[], Awaitable[C]],
+        function: Callable[Concatenate[C, P], Awaitable[R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R: ...
+
+    @overload
+    def transaction(
+        self, on: Beginning[C] | Connecting[C] | Callable[[], C], function: Callable[Concatenate[C, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+
+    def transaction(self, on: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run `function(connection, *args)` in one transaction, and commit what it wrote together with its record: exactly once.
+
+        `on` is what the application begins transactions with: an SQLAlchemy 2 engine or sessionmaker (sync or async), a
+        psycopg pool, a function that opens a psycopg or sqlite3 connection, or `ctx.database`. The function gets what
+        `on.begin()` gives, and never commits or rolls back by itself. It may run again, wholly, when another transaction
+        was in its way, and after an error by the step's policy; what an earlier run of it wrote is undone then.
+
+        A crash leaves either both, the writes and the record, or neither. In a database that is not the engine's the
+        step is remembered in two tables of ours (`outlast.transaction_tables`), with the same outcome.
+        """
+        return self._thread.call(lambda: self._context.transaction(on, function, *args, **kwargs))
 
     def sleep(self, duration: Duration) -> None:
         """Sleep durably; from two seconds on the run holds no slot meanwhile. Counted from `now()`, so a crash does not prolong it."""

@@ -13,7 +13,7 @@ import uuid as uuid_module
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from types import MethodType, TracebackType
-from typing import Any, Generic, ParamSpec, Self, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 from typing_extensions import TypeVar
@@ -27,9 +27,11 @@ from outlast.ids import derived_random, derived_uuid
 from outlast.payload import digest
 from outlast.step import Step, StepOptions, function_name
 from outlast.step_key import StepKey
+from outlast.transaction import AsyncBeginning, AsyncConnecting, Beginning, Connecting, OwnDatabase
 
 P = ParamSpec("P")
 R = TypeVar("R")
+C = TypeVar("C")
 S = TypeVar("S", default=Any)
 
 
@@ -115,6 +117,45 @@ class Context(Generic[S]):
             if future.cancelled():
                 self._driver.give_up(key)
             raise
+
+    # --- transactions ------------------------------------------------------------------------------------------------
+    @property
+    def database(self) -> OwnDatabase:
+        """The engine's own database, to begin transactions on: `ctx.transaction(ctx.database, ...)`."""
+        return self._driver.database
+
+    @overload
+    def transaction(
+        self,
+        on: AsyncBeginning[C] | AsyncConnecting[C] | Callable[[], Awaitable[C]],
+        function: Callable[Concatenate[C, P], Awaitable[R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Coroutine[object, None, R]: ...
+    @overload
+    def transaction(
+        self, on: Beginning[C] | Connecting[C] | Callable[[], C], function: Callable[Concatenate[C, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[object, None, R]: ...
+    def transaction(self, on: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        """Run `function(connection, *args)` in one transaction, and commit what it wrote together with its record: exactly once.
+
+        `on` is what the application begins transactions with: an SQLAlchemy 2 engine or sessionmaker (sync or async), a
+        psycopg pool, a function that opens a psycopg or sqlite3 connection, or `ctx.database`. The function gets what
+        `on.begin()` gives, and never commits or rolls back by itself. It may run again, wholly, when another transaction
+        was in its way, and after an error by the step's policy; what an earlier run of it wrote is undone then.
+
+        A crash leaves either both, the writes and the record, or neither. In a database that is not the engine's the
+        step is remembered in two tables of ours (`outlast.transaction_tables`), with the same outcome.
+        """
+        return self._transaction(on, function, args, kwargs)
+
+    async def _transaction(self, on: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        declared, args = as_step(function, args)
+        declared = declared.with_connection
+        arguments = declared.signature.encode_arguments(args, kwargs, declared.arguments_field)
+        key = self._key(declared.options.name)
+        return await self._handed(key, self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else "", on)))
 
     # --- time --------------------------------------------------------------------------------------------------------------
     def sleep(self, duration: Duration) -> Coroutine[object, None, None]:

@@ -16,6 +16,7 @@ import msgspec
 
 from outlast.step import Step
 from outlast.step_key import StepKey
+from outlast.transaction import OwnDatabase
 
 
 class RunFacts(msgspec.Struct, frozen=True):
@@ -37,6 +38,8 @@ class StepCall(msgspec.Struct, frozen=True, gc=False):
     arguments: str
     """JSON text, empty for none."""
     digest: str
+    on: Any = None
+    """What to begin a transaction on, in which the step runs; None for a step that is no transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,11 @@ class RunDriver(Protocol):
 
     @property
     def services(self) -> Any: ...
+
+    @property
+    def database(self) -> OwnDatabase:
+        """The engine's own database, for transactional steps."""
+        ...
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:

@@ -70,6 +70,8 @@ ENQUEUE_TIMEOUT = timedelta(seconds=10)  # an enqueue that cannot be stored says
 STOP_TIMEOUT = timedelta(seconds=30)  # what a deploy usually allows before it kills
 CONNECTIONS_MAX = 4  # claim, flush, enqueue and read; the lease and the listener have their own
 LOCK_TIMEOUT = timedelta(milliseconds=100)  # a flush never waits longer for a stranger's row
+TRANSACTION_TRIES_MAX = 10  # of one attempt of a transactional step, for another transaction's sake; more is contention that a person has to see
+LOOP_ANSWER_TIMEOUT = timedelta(seconds=60)  # a blocked event loop; a transaction that waits for longer is undone
 IDLE_IN_TRANSACTION_TIMEOUT = timedelta(seconds=2)  # a frozen worker's open transaction is ended by the server
 STATEMENT_TIMEOUT = timedelta(seconds=10)  # nothing here should take a second; ten mean that the server is ill
 ANSWER_TIMEOUT = timedelta(seconds=20)  # the server itself ends a statement long before: nobody is there who would answer

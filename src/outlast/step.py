@@ -43,11 +43,13 @@ class StepOptions:
 class Step(Generic[P, R]):
     """A function that was declared a step. Outside of a task body it is called as the function that it is."""
 
-    def __init__(self, function: Callable[P, R], options: StepOptions) -> None:
+    def __init__(self, function: Callable[P, R], options: StepOptions, supplied: int = 0) -> None:
+        """The engine itself gives the first `supplied` arguments."""
         if options.process and not getattr(function, "__qualname__", "").isidentifier():  # with a dot in it, or none at all, it is nested
             raise UsageError(f"step {options.name}: process=True takes a module-level function, because another process must find it")
         self.function = function
         self.options = options
+        self.supplied = supplied
         functools.update_wrapper(self, function, updated=())  # what has no name of its own, a partial for one, is called as in the history
         self.__name__ = getattr(function, "__name__", options.name)
 
@@ -57,7 +59,14 @@ class Step(Generic[P, R]):
     @functools.cached_property
     def signature(self) -> Signature:
         """How its arguments and its result travel. `UsageError` for an annotation that cannot be resolved."""
-        return signature_of(self.function)
+        return signature_of(self.function, supplied=self.supplied)
+
+    @functools.cached_property
+    def with_connection(self) -> Step[..., Any]:
+        """The same as a transactional step, whose first argument is the connection."""
+        if self.options.process:
+            raise UsageError(f"step {self.options.name}: a transaction belongs to this process: leave process=True out")
+        return Step(self.function, self.options, supplied=1)
 
     @functools.cached_property
     def is_async(self) -> bool:
@@ -67,7 +76,7 @@ class Step(Generic[P, R]):
     @functools.cached_property
     def is_plain(self) -> bool:
         """A coroutine and nothing more: no time-out, no process of its own."""
-        return self.is_async and self.options.timeout is None and not self.options.process
+        return self.is_async and self.options.timeout is None and not self.options.process and not self.supplied
 
     @functools.cached_property
     def arguments_field(self) -> str:

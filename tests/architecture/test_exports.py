@@ -40,7 +40,7 @@ def test_nothing_public_is_left_out():
     [
         (RunStatus, {"pending", "running", "waiting", "succeeded", "failed", "canceled", "dead"}),
         (CancelOutcome, {"requested", "canceled", "already_over"}),
-        (RecordKind, {"step", "sleep", "timeout"}),
+        (RecordKind, {"step", "transaction", "sleep", "timeout"}),
         (Outcome, {"result", "error", "given_up"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

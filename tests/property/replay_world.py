@@ -4,6 +4,7 @@ An execution is stopped after any number of kept checkpoints; what was kept, and
 """
 
 import asyncio
+import contextlib
 import gc
 import random
 from collections import deque
@@ -26,6 +27,7 @@ from outlast.run import RunStatus
 from outlast.step_key import StepKey
 from outlast.stillness import Stillness
 from outlast.task import Task
+from outlast.transaction import OwnDatabase
 
 EPOCH = datetime(2024, 5, 1, tzinfo=UTC)
 EXECUTIONS_MAX = 300
@@ -194,7 +196,8 @@ class World:
         self.landings = Landings(kept, self.chance, limit)
         self.driver = NativeDriver(
             claim, self.task, history=kept.history, checkpoints=self.landings, performer=self.performer,  # type: ignore[arg-type]  # a double
-            stillness=self._stillness, services=self.services, now=self.now, on_end=lambda driver, ending: self._ended(ended, ending),
+            stillness=self._stillness, services=self.services, database=OwnDatabase(contextlib.nullcontext), now=self.now,
+            on_end=lambda driver, ending: self._ended(ended, ending),
         )  # fmt: skip
         self.driver.start()
         return ended

@@ -10,13 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from outlast.errors import OutlastError
 
 R = TypeVar("R")
 Answer = Callable[[], R]
 """What statements returned, put together when it is called, after the commit: so that a whole transaction is one round trip."""
+
+
+class Dialect(StrEnum):
+    """What a database understands. A statement is written for the dialect's own driver: `%(name)s` on PostgreSQL, `:name` on SQLite."""
+
+    POSTGRESQL = "postgresql"
+    SQLITE = "sqlite"
+
+
+class Ask(NamedTuple):
+    """A statement that somebody else runs, in a transaction of his own."""
+
+    sql: str
+    parameters: Mapping[str, Any]
 
 
 class Refusal(StrEnum):
@@ -90,6 +104,10 @@ class Database(Protocol):
 
         None where the driver has no such way, or no connection is free at once: then `transaction` or `reading`, on a thread.
         """
+        ...
+
+    def begin(self) -> AbstractContextManager[Any]:
+        """Begin a transaction for statements of the application's own, and give its driver's connection."""
         ...
 
     def now(self) -> datetime:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from outlast.database.transaction import Database
 from outlast.native.doctor.examiner import Examiner
+from outlast.native.keeping import Keeping
 from outlast.native.liveness import Liveness
 from outlast.native.schema import Schema
 from outlast.native.store import Store
@@ -18,6 +19,7 @@ class Backend:
     database: Database
     schema: Schema
     store: Store
+    keeping: Keeping
     liveness: Liveness
     wakes: Wakes
     examiner: Callable[[], Examiner]

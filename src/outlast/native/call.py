@@ -56,6 +56,8 @@ class Call(msgspec.Struct, eq=False):
     """Its record joined a flush."""
     is_stopped: bool = False
     """Nobody waits for what its attempt returns."""
+    seq: int | None = None
+    """The place of a transaction's record, once the transaction is about to write it."""
     progress: Progress | None = None
     """What the last attempt in this execution reported."""
 

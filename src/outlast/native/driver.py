@@ -25,13 +25,15 @@ from typing import Any
 
 from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
+from outlast.database.borrowed import Kept
 from outlast.driver import Handed, RunFacts, StepCall, Timer
-from outlast.errors import CancelRequested, HistoryMismatchError, OutlastError, PayloadError, StepFailedError, StepStuckError
+from outlast.errors import CancelRequested, HistoryMismatchError, LeaseLostError, OutlastError, PayloadError, StepFailedError, StepStuckError
 from outlast.failure import Failure
 from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.step_key import StepKey
 from outlast.stillness import Stillness
 from outlast.task import Task
+from outlast.transaction import OwnDatabase
 
 from .body import Body
 from .call import Call, CallState
@@ -44,7 +46,8 @@ from .performer import Performer
 from .recorder import Recorder
 from .replay import NOT_STARTED, Found, Replay
 from .replay_log import ReplayLog
-from .store import ClaimedRun
+from .store import ClaimedRun, StepCheckpoint
+from .transacting import ensure_fits
 
 logger = logging.getLogger("outlast")
 
@@ -75,6 +78,7 @@ class NativeDriver:
         performer: Performer,
         stillness: Stillness,
         services: Any,
+        database: OwnDatabase,
         now: Callable[[], datetime],
         on_end: Callable[[NativeDriver, Ending], None],
         is_loop_ending: Callable[[], int] = int,
@@ -86,10 +90,11 @@ class NativeDriver:
         self.is_draining = False
         self.facts = _facts(claim)
         self.services = services
+        self.database = database
         self.checkpoints = checkpoints
         self._performer = performer
         self._loop = asyncio.get_running_loop()
-        self._clock = now
+        self.clock = now
         self._on_end = on_end
         self._is_loop_ending = is_loop_ending
         self._replay = Replay(history)
@@ -118,7 +123,10 @@ class NativeDriver:
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        return self._ask(Call(key, RecordKind.STEP, Handed(loop=self._loop), CallState.DEFERRED, step=call))
+        kind = RecordKind.STEP if call.on is None else RecordKind.TRANSACTION
+        if call.on is not None:
+            ensure_fits(call)
+        return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, step=call))
 
     def wait(self, key: StepKey, timer: Timer) -> Handed:
         kind = RecordKind.TIMEOUT if timer.is_timeout else RecordKind.SLEEP
@@ -133,6 +141,9 @@ class NativeDriver:
         if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
             return
         self._performer.stop(call, "the body gave this step up")
+        if call.seq is not None:
+            self.lose(f"the body gave transaction {key} up while it was being committed")  # what is there decides, at the next replay
+            return
         if call.kind is not RecordKind.TIMEOUT and not call.is_recorded:
             self._keep(call, Outcome.GIVEN_UP)
         self._settle()
@@ -189,7 +200,7 @@ class NativeDriver:
             self._set_timer(call, call.open.wait.due_at if call.open.wait is not None else call.timer.due_at)
             return
         retry_at = max((failure.retry_at for failure in call.open.failures if failure.retry_at is not None and not failure.is_retired), default=None)
-        if retry_at is not None and retry_at > self._clock():
+        if retry_at is not None and retry_at > self.clock():
             call.state = CallState.RETRYING
             self._set_timer(call, retry_at)
         else:
@@ -197,14 +208,14 @@ class NativeDriver:
 
     def _set_timer(self, call: Call, due_at: datetime) -> None:
         call.due_at = due_at
-        seconds = max(0.0, (due_at - self._clock()).total_seconds())
+        seconds = max(0.0, (due_at - self.clock()).total_seconds())
         call.work = self._loop.call_later(seconds, self._timer_due, call, context=NO_BODY)
 
     def _timer_due(self, call: Call) -> None:
         """A timer came due by this process's estimate of the database's clock; it may wake a little early."""
         if self.phase is not Phase.RUNNING or self._calls.get(call.key) is not call:
             return
-        if call.due_at is not None and self._clock() < call.due_at:
+        if call.due_at is not None and self.clock() < call.due_at:
             self._set_timer(call, call.due_at)
         elif call.timer is not None:
             call.state = CallState.PERFORMING
@@ -227,10 +238,36 @@ class NativeDriver:
             return
         call.attempts += 1
         call.last_attempt += 1
+        if call.seq is not None:
+            self._replay.leave_flush(call.seq)
+            call.seq = None
         if retry_in is None:
             self._keep(call, Outcome.ERROR, error=failure, started_at=started_at)
             return
         self._recorder.keep_attempt(call, failure, started_at, retry_in, functools.partial(self._failure_landed, call))
+
+    def place_transaction(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
+        """Return the record of a transaction that is about to write and commit it. Raises where nobody waits for it any more."""
+        if not self._is_awaited(call):
+            raise LeaseLostError("the body does not wait for this transaction any more: what it wrote is undone")
+        return self._recorder.place(call, result, started_at)
+
+    def transaction_kept(self, call: Call, kept: Kept[StepCheckpoint], started_at: datetime) -> None:
+        """A transaction has committed: with its record, or in a database of its own, after which the record is still to be kept."""
+        if not self._is_awaited(call):
+            return
+        if kept.record is None:
+            self.attempt_succeeded(call, kept.result, started_at)
+            return
+        record = kept.record.record
+        if record.seq != call.seq:
+            self.lose(f"transaction {call.key} was committed by an earlier attempt")  # its place among the others is known to a replay only
+            return
+        call.is_recorded = True
+        problem = self._recorder.count(record)
+        self._landed(record, Landing.KEPT, None)
+        if problem is not None:
+            self._loop.call_soon(self._fail, problem, context=NO_BODY)
 
     def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
         if landing is not Landing.KEPT:
@@ -333,7 +370,7 @@ class NativeDriver:
         """Leave memory when the body only waits; a body that awaits something of its own stays."""
         if self._replay.has_in_flight:
             return
-        decision = parking_of(self._calls.values(), now=self._clock(), is_draining=self.is_draining)
+        decision = parking_of(self._calls.values(), now=self.clock(), is_draining=self.is_draining)
         if decision is None or (not self.is_draining and self.foreign_await() is not None):
             return
         if isinstance(decision, Stuck):
@@ -358,7 +395,7 @@ class NativeDriver:
                 problem.__cause__ = error
             self._fail(problem)
         except BaseException as problem:
-            self._finish(ended_with(self.claim, self.task.retry, problem, self._failed_keys, self._clock(), self._replay.warnings))
+            self._finish(ended_with(self.claim, self.task.retry, problem, self._failed_keys, self.clock(), self._replay.warnings))
 
     def _fail(self, error: OutlastError) -> None:
         """End the run as failed without counting an attempt: its code or its stored values do not fit."""

@@ -18,6 +18,7 @@ from outlast.failure import Failure
 from outlast.limits import CANCEL_GRACE
 from outlast.run import RunStatus
 from outlast.stillness import Stillness
+from outlast.transaction import OwnDatabase
 
 from .activity import Activities
 from .checkpoints import Checkpoints, Landing
@@ -28,6 +29,7 @@ from .performer import Performer
 from .runtime import Runtime
 from .store import ClaimContext, ClaimedRun, Hold
 from .telling import tell
+from .transacting import Transactions
 
 logger = logging.getLogger("outlast")
 
@@ -40,11 +42,19 @@ class Executions:
     def __init__(self, runtime: Runtime, *, concurrency: int, services: Any, stillness: Stillness, on_free: Callable[[], None]) -> None:
         self._runtime = runtime
         self._services = services
+        self._database = OwnDatabase(runtime.backend.database.begin)
         self._stillness = stillness
         self._on_free = on_free
         self.concurrency = concurrency
         self.activities = Activities()
-        self.performer = Performer(concurrency=concurrency, events=runtime.events, activities=self.activities, services=lambda: services, now=runtime.time.now)
+        self.performer = Performer(
+            concurrency=concurrency,
+            events=runtime.events,
+            activities=self.activities,
+            services=lambda: services,
+            now=runtime.time.now,
+            transactions=Transactions(runtime.calls, runtime.store, runtime.backend.keeping),
+        )
         self.registry: dict[str, NativeDriver] = {}
         self._bodies: set[NativeDriver] = set()
         self.is_draining = False
@@ -83,6 +93,7 @@ class Executions:
             performer=self.performer,
             stillness=self._stillness,
             services=self._services,
+            database=self._database,
             now=self._runtime.time.now,
             on_end=self._ended,
             is_loop_ending=self._runtime.is_loop_ending,

@@ -17,6 +17,7 @@ class RecordKind(StrEnum):
     """What a record is of. The words are persisted and never change."""
 
     STEP = "step"
+    TRANSACTION = "transaction"
     SLEEP = "sleep"
     TIMEOUT = "timeout"
 

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from outlast.branch import detached
+from outlast.database.borrowed import Kept, borrowing_of
 from outlast.errors import FinalError, OutlastError, PayloadError, RetryLater, StepStuckError
 from outlast.events import Events
 from outlast.failure import Failure, capture, type_name
@@ -29,7 +31,8 @@ from outlast.this_step import StepAttempt
 from .activity import Activities
 from .call import Call
 from .process_step import ProcessFailedError, run_in_process
-from .store import ClaimedRun
+from .store import ClaimedRun, StepCheckpoint
+from .transacting import Transacting, Transactions
 
 if TYPE_CHECKING:
     from .driver import NativeDriver
@@ -40,12 +43,22 @@ logger = logging.getLogger("outlast")
 class Performer:
     """Attempts of one worker."""
 
-    def __init__(self, *, concurrency: int, events: Events, activities: Activities, services: Callable[[], Any], now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        *,
+        concurrency: int,
+        events: Events,
+        activities: Activities,
+        services: Callable[[], Any],
+        now: Callable[[], datetime],
+        transactions: Transactions | None = None,
+    ) -> None:
         self._threads = ThreadPoolExecutor(min(concurrency * 2, CONCURRENCY_MAX), thread_name_prefix="outlast-step")
         self._events = events
         self._activities = activities
         self._services = services
         self._now = now
+        self._transactions = transactions
         self._tasks: dict[Call, tuple[str, asyncio.Task[None]]] = {}
         self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
         self._ending: dict[str, set[Call]] = {}
@@ -103,12 +116,16 @@ class Performer:
             if not driver.checkpoints.has_room:
                 await driver.checkpoints.wait_for_room()
             step = call.step.step
-            if step.is_plain:
+            kept: Kept[StepCheckpoint] | None = None
+            if call.step.on is not None:
+                kept = await self._transact(call, attempt, driver)
+                value = None
+            elif step.is_plain:
                 args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
                 value = await step.function(*args, **kwargs)
             else:
                 value = await self._run(call, attempt)
-            result = step.signature.result.encode(value, step.result_field)
+            result = step.signature.result.encode(value, step.result_field) if kept is None else kept.result
             self._forget(call, attempt)
         except asyncio.CancelledError as error:
             self._forget(call, attempt)
@@ -120,7 +137,10 @@ class Performer:
                 failure = _failure_of(error)
                 driver.attempt_failed(call, failure, started_at, self._retry_in(call, failure, error))
         else:
-            driver.attempt_succeeded(call, result, started_at)
+            if kept is None:
+                driver.attempt_succeeded(call, result, started_at)
+            else:
+                driver.transaction_kept(call, kept, started_at)
 
     def _forget(self, call: Call, attempt: StepAttempt[Any]) -> None:
         """An attempt has ended, before the driver is told how."""
@@ -161,6 +181,20 @@ class Performer:
             return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
         return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)
 
+    async def _transact(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Kept[StepCheckpoint]:
+        assert call.step is not None  # as in _attempt
+        assert self._transactions is not None  # a worker always has them
+        borrowing, timeout = borrowing_of(call.step.on), call.step.step.options.timeout
+        transacting = Transacting(self._transactions, driver, call, await self._transactions.get_identity(), attempt.raise_if_canceled)
+        kept: Kept[StepCheckpoint]
+        if not borrowing.is_async:
+            kept = await self._run_thread(partial(transacting.run_blocking, borrowing), call, attempt, timeout)
+        elif timeout is None:
+            kept = await transacting.run_awaited(borrowing)
+        else:
+            kept = await self._run_coroutine(transacting.run_awaited(borrowing), call, timeout)
+        return kept
+
     async def _run_coroutine(self, coroutine: Any, call: Call, timeout: timedelta) -> Any:
         try:
             async with asyncio.timeout(timeout.total_seconds()) as limit:
@@ -189,6 +223,8 @@ class Performer:
         if not done:
             self.linger(attempt.run_id, thread)
             raise StepStuckError(str(call.key), call.attempts + 1, capture(_timed_out(call, timeout)))
+        if call.step is not None and call.step.on is not None and waiter.exception() is None:
+            return waiter.result()  # late, and committed
         raise _timed_out(call, timeout)
 
     def linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:

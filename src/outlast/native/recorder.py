@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from outlast.errors import LimitExceededError, OutlastError
 from outlast.failure import Failure
-from outlast.limits import HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX
+from outlast.limits import ACTIVITY_EVERY, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX
 
 from .call import Call
 from .checkpoints import Checkpoints, Landing
@@ -47,11 +47,30 @@ class Recorder:
         call.is_recorded = True
         self._count += 1
         self._bytes += len(result or "")
-        if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX:
+        if self._is_too_long:
             return _too_long(self._count, self._bytes)
         was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
         self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), lambda landing, error: on_landing(record, landing, error))
         return None
+
+    def place(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
+        """Return the record of a transaction, which the transaction writes itself; a later try of it has the same place."""
+        if call.seq is None:
+            call.seq = self._replay.join_flush()
+        now = self._clock()
+        record = Record(call.key, call.seq, call.kind, Outcome.RESULT, call.digest, call.attempts + 1, now, result, None, started_at)
+        was_open = call.was_reported or call.open is not NOT_STARTED or now - started_at >= ACTIVITY_EVERY / 2
+        return StepCheckpoint(self._hold, self._generation, record, was_open)
+
+    def count(self, record: Record) -> LimitExceededError | None:
+        """Count a record that is there already. Returns what forbids another one."""
+        self._count += 1
+        self._bytes += len(record.result or "")
+        return _too_long(self._count, self._bytes) if self._is_too_long else None
+
+    @property
+    def _is_too_long(self) -> bool:
+        return self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX
 
     def keep_attempt(
         self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta, on_landing: Callable[[FailedAttempt, Landing, OutlastError | None], None]

@@ -123,7 +123,7 @@ class Replay:
             raise HistoryMismatchError(f"{record.key} as a {record.kind}", f"{record.key} as a {kind}")
         if record.digest == digest or record.outcome is Outcome.GIVEN_UP:
             return
-        if self._is_binding(record) and self._occurrences(record.key.name) > 1:
+        if self._is_binding(record) and (kind is RecordKind.TRANSACTION or self._occurrences(record.key.name) > 1):
             recorded, given = record.digest or "of none", digest or "of none"
             raise HistoryMismatchError(f"{record.key} with other arguments (digest {recorded})", f"{record.key} with digest {given}")
         self.warnings.append(f"step {record.key} was recorded with other arguments; its recorded result was used")
@@ -170,13 +170,22 @@ class Replay:
         heapq.heappush(self._in_flight, seq)
         return seq
 
+    def leave_flush(self, seq: int) -> None:
+        """Take note that nothing will be recorded under a `seq` that was given."""
+        self._in_flight.remove(seq)
+        heapq.heapify(self._in_flight)
+        self._drop_landed()
+
     def land(self, record: Record) -> None:
         """Take note that a record is durable; the body gets it in its turn."""
         self._landed.add(record.seq)
-        while self._in_flight and self._in_flight[0] in self._landed:
-            self._landed.discard(heapq.heappop(self._in_flight))
+        self._drop_landed()
         if record.outcome is not Outcome.GIVEN_UP:
             heapq.heappush(self._ready, (record.seq, record))
+
+    def _drop_landed(self) -> None:
+        while self._in_flight and self._in_flight[0] in self._landed:
+            self._landed.discard(heapq.heappop(self._in_flight))
 
     def withdraw(self, key: StepKey) -> None:
         """Take note that the body does not await this call any more: its record is not handed over."""

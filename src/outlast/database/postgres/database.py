@@ -20,7 +20,7 @@ from outlast.limits import CONNECTIONS_MAX, ENQUEUE_TIMEOUT, IDLE_IN_TRANSACTION
 from .address import parse_address, shown_address
 from .connections import Connection, Connections
 from .loop_transaction import LoopTransaction
-from .refusals import translate
+from .refusals import is_connection_lost, translate
 from .transaction import PostgresTransaction
 
 _BEGIN_READ = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
@@ -41,6 +41,19 @@ class PostgresDatabase:
     @property
     def url(self) -> str:
         return shown_address(self._settings)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        connection = self._connections.take()
+        try:
+            with connection.transaction():
+                yield connection
+        except psycopg.Error as error:
+            if is_connection_lost(error):
+                raise translate(error, is_commit_sent=True) from error
+            raise
+        finally:
+            self._connections.give_back(connection)
 
     def on_loop(self, *, is_reading: bool = False) -> AbstractAsyncContextManager[LoopTransaction] | None:
         connection = self._connections.take_idle()

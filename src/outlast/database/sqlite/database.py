@@ -60,6 +60,11 @@ class SqliteDatabase:
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
+    @contextmanager
+    def begin(self) -> Iterator[sqlite3.Connection]:
+        with self.transaction() as transaction:
+            yield transaction.connection
+
     def on_loop(self, *, is_reading: bool = False) -> None:
         """None: SQLite blocks, and is called on threads."""
 

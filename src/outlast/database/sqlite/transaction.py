@@ -39,7 +39,7 @@ class SqliteTransaction:
     """
 
     def __init__(self, connection: sqlite3.Connection, file: str) -> None:
-        self._connection = connection
+        self.connection = connection
         self._file = file
         self.refused: OutlastError | None = None
         self.cause: sqlite3.Error | None = None
@@ -47,7 +47,7 @@ class SqliteTransaction:
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None, /) -> SqliteRows:
         self._ensure_whole()
         try:
-            cursor = self._connection.execute(sql, parameters or {})
+            cursor = self.connection.execute(sql, parameters or {})
             if cursor.description is None:
                 return SqliteRows([], max(cursor.rowcount, 0))
             rows = cursor.fetchall()
@@ -58,7 +58,7 @@ class SqliteTransaction:
     def run_many(self, sql: str, parameters: Sequence[Mapping[str, Any]], /) -> int:
         self._ensure_whole()
         try:
-            return max(self._connection.executemany(sql, parameters).rowcount, 0)
+            return max(self.connection.executemany(sql, parameters).rowcount, 0)
         except (sqlite3.Error, *VALUE_ERRORS) as error:
             raise self._refuse(error) from error
 

@@ -5,6 +5,7 @@ from outlast.limits import CONNECTIONS_MAX
 from outlast.native.backend import Backend
 
 from .examiner import PostgresExaminer
+from .keeping import Keeping
 from .liveness import PostgresLiveness
 from .schema import PostgresSchema
 from .store import PostgresStore
@@ -18,6 +19,7 @@ def postgres_backend(url: str, *, direct_url: str | None = None, connections: in
         database=database,
         schema=PostgresSchema(database),
         store=PostgresStore(),
+        keeping=Keeping(),
         liveness=PostgresLiveness(database),
         wakes=PostgresWakes(database),
         examiner=lambda: PostgresExaminer(url, direct_url=direct_url, connections=connections),

@@ -22,8 +22,8 @@ class Committing:
         steps, failures, changes = _sorted(checkpoints)
         sent: list[Sent] = []
         if steps:
-            sent.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([_step_columns(each) for each in steps])}), steps))
-            if was_open := [_place(each) for each in steps if each.was_open]:
+            sent.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([step_columns(each) for each in steps])}), steps))
+            if was_open := [place_columns(each) for each in steps if each.was_open]:
                 tx.run(SQL["close_calls"], {"batch": batch_to_json(was_open)})
         if failures:
             sent.append((tx.run(SQL["insert_failures"], {"batch": batch_to_json([_failure_columns(each) for each in failures])}), failures))
@@ -35,9 +35,9 @@ class Committing:
         steps, failures, changes = _sorted(checkpoints)
         queued: list[Rows] = []
         if steps:
-            queued.append(tx.run(SQL["find_records"], {"batch": batch_to_json([_place(each) for each in steps])}))
+            queued.append(tx.run(SQL["find_records"], {"batch": batch_to_json([place_columns(each) for each in steps])}))
         if failures:
-            queued.append(tx.run(SQL["find_failures"], {"batch": batch_to_json([_place(each) for each in failures])}))
+            queued.append(tx.run(SQL["find_failures"], {"batch": batch_to_json([place_columns(each) for each in failures])}))
         if changes:
             batch = [{"id": each.hold.run_id, "token": each.hold.token, "status": each.status} for each in changes]
             queued.append(tx.run(SQL["find_changes"], {"batch": batch_to_json(batch)}))
@@ -86,7 +86,7 @@ def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | N
     return rows
 
 
-def _step_columns(checkpoint: StepCheckpoint) -> dict[str, Any]:
+def step_columns(checkpoint: StepCheckpoint) -> dict[str, Any]:
     record = checkpoint.record
     return {
         "run": checkpoint.hold.run_id,
@@ -109,7 +109,7 @@ def _step_columns(checkpoint: StepCheckpoint) -> dict[str, Any]:
 
 def _failure_columns(checkpoint: FailureCheckpoint) -> dict[str, Any]:
     failure = checkpoint.failure
-    return _place(checkpoint) | {
+    return place_columns(checkpoint) | {
         "error": failure_to_json(failure.error),
         "started_at": failure.started_at,
         "failed_at": failure.failed_at,
@@ -118,7 +118,7 @@ def _failure_columns(checkpoint: FailureCheckpoint) -> dict[str, Any]:
     }
 
 
-def _place(checkpoint: StepCheckpoint | FailureCheckpoint) -> dict[str, Any]:
+def place_columns(checkpoint: StepCheckpoint | FailureCheckpoint) -> dict[str, Any]:
     """Return where a record or a failed attempt is kept, and under which token."""
     place: dict[str, Any] = {"run": checkpoint.hold.run_id, "token": checkpoint.hold.token, "generation": checkpoint.generation}
     if isinstance(checkpoint, StepCheckpoint):

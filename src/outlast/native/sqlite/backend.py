@@ -7,6 +7,7 @@ from outlast.database.sqlite import Journal, SqliteDatabase
 from outlast.native.backend import Backend
 
 from .examiner import SqliteExaminer
+from .keeping import Keeping
 from .liveness import SqliteLiveness
 from .schema import SqliteSchema
 from .store import SqliteStore
@@ -20,6 +21,7 @@ def sqlite_backend(path: str | os.PathLike[str], *, journal: Journal = "auto", c
         database=database,
         schema=SqliteSchema(database),
         store=SqliteStore(clock),
+        keeping=Keeping(),
         liveness=SqliteLiveness(database.path),
         wakes=SqliteWakes(database.path),
         examiner=lambda: SqliteExaminer(database.path, clock),

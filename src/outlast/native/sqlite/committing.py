@@ -39,13 +39,13 @@ class Committing(Ending):
     def _record_steps(self, tx: Transaction, steps: Sequence[StepCheckpoint]) -> list[StepCheckpoint]:
         if not steps:
             return []
-        kept = tx.run(self._sql["insert_records"], {"batch": batch_to_json([_step_row(step) for step in steps])}).count
+        kept = tx.run(self._sql["insert_records"], {"batch": batch_to_json([step_row(step) for step in steps])}).count
         refused = [] if kept == len(steps) else self._stale(tx, steps)
         ended = [step for step in steps if step not in refused] if refused else steps
-        if waits := [_key_row(step, step.record.key) for step in ended if step.record.kind is not RecordKind.STEP]:
+        if waits := [key_row(step, step.record.key) for step in ended if step.record.kind in (RecordKind.SLEEP, RecordKind.TIMEOUT)]:
             tx.run(self._sql["delete_ended_waits"], {"batch": batch_to_json(waits)})
         if (row := tx.run(self._sql["has_activity"]).first()) is not None and row[0]:
-            tx.run(self._sql["delete_ended_activity"], {"batch": batch_to_json([_key_row(step, step.record.key) for step in ended])})
+            tx.run(self._sql["delete_ended_activity"], {"batch": batch_to_json([key_row(step, step.record.key) for step in ended])})
         return refused
 
     def _record_failures(self, tx: Transaction, failures: Sequence[FailureCheckpoint]) -> list[FailureCheckpoint]:
@@ -84,7 +84,7 @@ class Committing(Ending):
         return released
 
     def find_kept(self, tx: Transaction, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        steps = batch_to_json([_key_row(one, one.record.key) for one in checkpoints if isinstance(one, StepCheckpoint)])
+        steps = batch_to_json([key_row(one, one.record.key) for one in checkpoints if isinstance(one, StepCheckpoint)])
         failures = batch_to_json([_failure_row(one) for one in checkpoints if isinstance(one, FailureCheckpoint)])
         kept = {tuple(row) for row in tx.run(self._sql["find_records"], {"batch": steps}).all()}
         kept |= {tuple(row) for row in tx.run(self._sql["find_failures"], {"batch": failures}).all()}
@@ -113,7 +113,7 @@ def _holds(checkpoints: Iterable[Checkpoint]) -> str:
     return batch_to_json([{"run": checkpoint.hold.run_id, "token": checkpoint.hold.token} for checkpoint in checkpoints])
 
 
-def _key_row(checkpoint: StepCheckpoint | FailureCheckpoint | RunCheckpoint | ActivityRow, key: StepKey) -> dict[str, Any]:
+def key_row(checkpoint: StepCheckpoint | FailureCheckpoint | RunCheckpoint | ActivityRow, key: StepKey) -> dict[str, Any]:
     return {
         "run": checkpoint.hold.run_id,
         "token": checkpoint.hold.token,
@@ -124,10 +124,10 @@ def _key_row(checkpoint: StepCheckpoint | FailureCheckpoint | RunCheckpoint | Ac
     }
 
 
-def _step_row(step: StepCheckpoint) -> dict[str, Any]:
+def step_row(step: StepCheckpoint) -> dict[str, Any]:
     record = step.record
     return {
-        **_key_row(step, record.key),
+        **key_row(step, record.key),
         "seq": record.seq,
         "kind": record.kind,
         "outcome": record.outcome,
@@ -143,7 +143,7 @@ def _step_row(step: StepCheckpoint) -> dict[str, Any]:
 def _failure_row(checkpoint: FailureCheckpoint) -> dict[str, Any]:
     failure = checkpoint.failure
     return {
-        **_key_row(checkpoint, failure.key),
+        **key_row(checkpoint, failure.key),
         "attempt": failure.attempt,
         "started_at": to_number(failure.started_at),
         "failed_at": to_number(failure.failed_at),
@@ -155,7 +155,7 @@ def _failure_row(checkpoint: FailureCheckpoint) -> dict[str, Any]:
 
 def _activity_row(row: ActivityRow) -> dict[str, Any]:
     return {
-        **_key_row(row, row.key),
+        **key_row(row, row.key),
         "attempt": row.attempt,
         "started_at": to_number(row.started_at),
         "done": row.done,
@@ -177,7 +177,7 @@ def _release_row(change: RunCheckpoint) -> dict[str, Any]:
 
 
 def _wait_row(change: RunCheckpoint, key: StepKey, kind: RecordKind, due_at: datetime) -> dict[str, Any]:
-    return {**_key_row(change, key), "kind": kind, "due_at": to_number(due_at)}
+    return {**key_row(change, key), "kind": kind, "due_at": to_number(due_at)}
 
 
 def _end_of(change: RunCheckpoint) -> End:

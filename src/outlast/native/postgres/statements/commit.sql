@@ -32,6 +32,13 @@ ended_waits AS (
 DELETE FROM outlast.activity a USING ended e
 WHERE a.run = e.run AND a.generation = e.generation AND a.path = e.path AND a.name = e.name AND a.number = e.number
 
+-- The run of a transactional step, locked in the application's transaction until its commit: no row unless the claim is
+-- current. By primary key.
+-- name: hold_run
+SELECT r.id::text FROM outlast.run r
+WHERE r.id = CAST(%(run)s AS uuid) AND r.token = CAST(%(token)s AS bigint) AND r.generation = CAST(%(generation)s AS bigint) AND r.status = 'running'
+FOR NO KEY UPDATE
+
 -- Keep failed attempts, each only under the current token; what it returns was kept.
 -- name: insert_failures
 INSERT INTO outlast.step_failure (run, generation, path, name, number, attempt, token, error, started_at, failed_at, retry_at, is_retired)

@@ -10,6 +10,10 @@ SELECT EXISTS (
 -- name: find_meta
 SELECT version, oldest_code FROM outlast.meta
 
+-- Which database it is, whatever way leads to it.
+-- name: find_identity
+SELECT id::text FROM outlast.meta
+
 -- Held until the migration that is under way has committed.
 -- only here: on SQLite a writing transaction is the only one there is.
 -- name: lock_schema

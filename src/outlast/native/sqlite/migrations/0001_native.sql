@@ -94,7 +94,7 @@ CREATE TABLE outlast_run_step (
     name TEXT NOT NULL,
     number INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('step', 'sleep', 'timeout')),
+    kind TEXT NOT NULL CHECK (kind IN ('step', 'transaction', 'sleep', 'timeout')),
     outcome TEXT NOT NULL CHECK (outcome IN ('result', 'error', 'given_up')),
     digest TEXT NOT NULL,
     attempts INTEGER NOT NULL,

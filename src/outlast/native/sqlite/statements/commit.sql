@@ -9,6 +9,10 @@ SELECT run.id, run.generation, value ->> 'path', value ->> 'name', value ->> 'nu
 FROM json_each(:batch) CROSS JOIN outlast_run AS run
 WHERE run.id = value ->> 'run' AND run.token = value ->> 'token' AND run.generation = value ->> 'generation' AND run.status = 'running';
 
+-- The run of a transactional step, in the application's immediate transaction: no row unless the claim is current. Primary key.
+-- name: hold_run
+SELECT id FROM outlast_run WHERE id = :run AND token = :token AND generation = :generation AND status = 'running';
+
 -- Withdraws the waits whose records a group holds, if those were kept. Primary key; the token is tested by way of the record.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: delete_ended_waits
