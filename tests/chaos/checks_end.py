@@ -14,9 +14,9 @@ from .evidence import TERMINAL, Evidence, Violation
 
 WATCH_SECONDS = 1.5
 """How often a worker looks at the others."""
-IDLE_TRANSACTIONS_MAX = {("postgres", "the worker"): 2.5, ("postgres", "the wire"): 2.5, ("sqlite", "the worker"): 8.0}
+IDLE_TRANSACTIONS_MAX = {("postgres", "the worker"): 2.5, ("postgres", "the wire"): 2.5, ("sqlite", "the worker"): 4.5}
 """A second, by who counts: two are promised, and a window of eight seconds catches up to four more by chance. On SQLite each
-renewal of another worker changes the file, and so wakes whoever watches it, who looks two or three times: nothing tells what has changed."""
+renewal of another worker changes the file, and so wakes whoever watches it, who looks twice: nothing tells what has changed."""
 IDLE_CPU_SHARE_MAX = 0.06
 LANDED_A_MINUTE: dict[str, dict[str, float]] = {
     "postgres": {

@@ -112,7 +112,9 @@ class Worker:
         """A wake-up came; both empty when anything may have changed. Called on the loop."""
         incarnation = self.incarnation
         is_anything = not lanes and not workers
-        if is_anything or lanes & self._lanes.keys():
+        if is_anything:
+            self.claimer.hint()
+        elif lanes & self._lanes.keys():
             self._nudge.set()
         if self._rounds is not None and incarnation is not None and (is_anything or incarnation.id in workers):
             self._rounds.hurry()

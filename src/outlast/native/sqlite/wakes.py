@@ -26,7 +26,7 @@ class SqliteWakes:
     """Wake-ups between the processes, and the engines of one process, that share a file."""
 
     def __init__(self, database_file: Path) -> None:
-        self._files = [f"{database_file}{suffix}" for suffix in ("", "-wal", "-journal")]
+        self._files = [f"{database_file}{suffix}" for suffix in ("", "-wal")]  # a commit changes one of them; the rollback journal changes twice beside it
         self._clock = SystemClock()
         self._is_eager = False
         self._looks_often_until = 0.0
