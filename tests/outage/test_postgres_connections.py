@@ -72,6 +72,7 @@ def test_an_ended_listener_costs_latency_only(postgres_url, tmp_path):
     """A run that comes while the listener is gone is found, and the listener comes back."""
     with Outage(postgres_url, tmp_path) as outage:
         outage.work("--lease", "30s")
+        outage.wait_until("it listens", lambda: "outlast listen" in sessions(postgres_url).values())
         for number in range(3):
             listeners = [pid for pid, name in sessions(postgres_url).items() if name == "outlast listen"]
             assert [end_session(postgres_url, pid) for pid in listeners] == [True]

@@ -22,8 +22,8 @@ cursor.fetchone()
 print("reading", flush=True)
 sys.stdin.read()
 """
-HELD_SECONDS = 13
-"""Longer than the ten seconds for which one write waits."""
+HELD_SECONDS = 20
+"""Longer than the three seconds until a worker's next renewal and the ten for which it waits."""
 
 
 class Reader:

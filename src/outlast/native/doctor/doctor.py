@@ -44,7 +44,8 @@ async def examine(
 
     threading.Thread(target=work, name="outlast-doctor", daemon=True).start()
     try:
-        await asyncio.wait_for(asyncio.wrap_future(done), timeout.total_seconds())
+        async with asyncio.timeout(timeout.total_seconds()):
+            await asyncio.wrap_future(done)
     except TimeoutError:
         examiner.interrupt()
         late = problem(

@@ -36,7 +36,8 @@ class PostgresSchema:
         self._check(self._find())
 
     def migrate(self) -> list[str]:
-        return [migration.name for migration in self._migrations if self._apply(migration)]
+        created = self._apply(*self._migrations) if self._find() is None else []
+        return created or [name for migration in self._migrations for name in self._apply(migration)]
 
     def script(self) -> str:
         return "\n".join(f"-- {migration.name}\n\n{migration.sql}" for migration in self._migrations)
@@ -46,24 +47,28 @@ class PostgresSchema:
         with self._database.reading() as tx:
             return _read(tx)
 
-    def _apply(self, migration: Migration) -> bool:
-        """Apply one migration unless it is there. Nothing is locked when it is."""
+    def _apply(self, *migrations: Migration) -> list[str]:
+        """Apply migrations in one transaction, unless the first is there, and return their names. Nothing is locked when it is.
+
+        A schema is made in one: whoever looks meanwhile sees none, and never one that is half made.
+        """
+        migration = migrations[0]
         found = self._find()
         if found is not None and found[0] >= migration.number:
-            return False
+            return []
         try:
             with self._database.transaction() as tx:
                 tx.run(SQL["lock_schema"], {"key": _SCHEMA_LOCK, "timeout": f"{ENQUEUE_TIMEOUT.total_seconds():.0f}s"})
                 found = _read(tx)
                 if found is not None and found[0] >= migration.number:
-                    return False
-                for statement in _statements(migration.sql):
+                    return []
+                for statement in [statement for each in migrations for statement in _statements(each.sql)]:
                     tx.run(statement)
         except RefusedError as error:
             if error.refusal == Refusal.BUSY:
                 raise SchemaError(f"migration {migration.name} waited {ENQUEUE_TIMEOUT} for another one: run `outlast migrate` again") from error
             raise SchemaError(f"migration {migration.name} was refused: {error}") from error
-        return True
+        return [each.name for each in migrations]
 
     def _check(self, found: tuple[int, int] | None) -> None:
         if found is None:

@@ -36,10 +36,21 @@ class SqliteSchema:
             raise SchemaError(f"{file} has schema version {version}, which code of version {CODE_VERSION} cannot use: deploy a newer outlast")
 
     def migrate(self) -> list[str]:
-        return [migration.name for migration in load_migrations(_PACKAGE) if self._apply(migration.number, migration.sql)]
+        created = self._create() if self._find() is None else []
+        return created or [migration.name for migration in load_migrations(_PACKAGE) if self._apply(migration.number, migration.sql)]
 
     def script(self) -> str:
         return "\n".join(f"-- {migration.name}\n\n{migration.sql}" for migration in load_migrations(_PACKAGE))
+
+    def _create(self) -> list[str]:
+        """Make a schema where there is none, in one transaction: whoever looks meanwhile sees none, and never one that is half made."""
+        migrations = load_migrations(_PACKAGE)
+        with self._database.transaction() as tx:
+            if tx.run(self._sql["has_meta"]).all() == [(1,)]:
+                return []
+            for migration in migrations:
+                tx.run_script(migration.sql)
+        return [migration.name for migration in migrations]
 
     def _apply(self, number: int, sql: str) -> bool:
         """Apply a migration unless somebody did; the immediate transaction is the lock."""
