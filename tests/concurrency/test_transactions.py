@@ -408,3 +408,97 @@ def test_what_cannot_be_a_transaction_is_refused_at_the_call(application_url: st
                 await (await engine.enqueue(coroutine_on_own)).result(timeout=SECONDS_MAX)
 
     asyncio.run(play())
+
+
+def test_a_connection_with_a_transaction_in_progress_is_refused(postgres_url: str) -> None:
+    """A function whose opener has begun one by itself would be undone at the connection's end: it is told, and nothing is written."""
+    execute(postgres_url, "CREATE TABLE item (name text PRIMARY KEY)")
+
+    def open_in_transaction() -> Any:
+        connection = psycopg.connect(postgres_url)
+        connection.execute("SELECT 1")
+        return connection
+
+    async def play() -> None:
+        @task
+        async def order(ctx: Context) -> str:
+            return await ctx.transaction(open_in_transaction, step(add_by_psycopg).with_options(retry=ONCE), "bread")
+
+        async with connect(postgres_url, tasks=(order,)) as engine:
+            await engine.start()
+            with pytest.raises(RunFailedError, match="transaction in progress"):
+                await (await engine.enqueue(order)).result(timeout=SECONDS_MAX)
+
+    asyncio.run(play())
+    assert names(postgres_url) == []
+
+
+def test_a_transaction_that_is_given_up_at_its_commit_is_decided_by_what_is_there(postgres_url: str) -> None:
+    """The body withdraws while the commit is held up by a lock: the run is executed anew, ends, and the row is there as often as the record."""
+    execute(postgres_url, "CREATE TABLE item (name text PRIMARY KEY)")
+    bodies: list[int] = []
+
+    async def play() -> None:
+        async with way_to("async pool", postgres_url) as opened, await psycopg.AsyncConnection.connect(postgres_url) as stranger:
+            inside, is_locked = asyncio.Event(), asyncio.Event()
+
+            async def add(connection: Any) -> str:
+                inside.set()
+                await is_locked.wait()
+                return await opened.add(connection, "bread")
+
+            @task
+            async def order(ctx: Context) -> str:
+                bodies.append(1)
+                adding = asyncio.create_task(ctx.transaction(opened.on, step(add).with_options(retry=ONCE)))
+                if len(bodies) == 1:
+                    while await waiting_for_the_run() == 0:  # noqa: ASYNC110 - the server sets no event
+                        await asyncio.sleep(0.01)
+                    adding.cancel()
+                    await asyncio.wait({adding})
+                    return "withdrew"
+                return await adding
+
+            async def waiting_for_the_run() -> int:
+                async with await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as other:
+                    cursor = await other.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR NO KEY UPDATE%'")
+                    return (await cursor.fetchone())[0]
+
+            async with connect(postgres_url, tasks=(order,)) as engine:
+                run = await engine.enqueue(order)
+                await engine.start()
+                await inside.wait()
+                await stranger.execute("SELECT FROM outlast.run FOR UPDATE")
+                is_locked.set()
+                while await waiting_for_the_run() == 0:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(0.01)
+                while await waiting_for_the_run() > 0:  # noqa: ASYNC110 - until the body has withdrawn
+                    await asyncio.sleep(0.01)
+                await stranger.rollback()
+                assert await run.result(timeout=SECONDS_MAX) == "bread"
+
+    asyncio.run(play())
+    assert names(postgres_url) == ["bread"]
+
+
+def test_what_the_function_sets_on_the_engines_connection_is_gone_with_it(application_url: str) -> None:
+    """A row factory that a function sets, and leaves, disturbs no run after it."""
+
+    def set_factory(connection: Any) -> None:
+        connection.row_factory = sqlite3.Row if application_url.startswith("sqlite") else psycopg.rows.dict_row
+
+    async def play() -> None:
+        @task
+        async def disturb(ctx: Context) -> str:
+            await ctx.transaction(ctx.database, set_factory)
+            return await ctx.step(plain, "done")
+
+        async def plain(name: str) -> str:
+            return name
+
+        async with connect(application_url, tasks=(disturb,)) as engine:
+            await engine.start()
+            for _ in range(6):
+                assert await (await engine.enqueue(disturb)).result(timeout=SECONDS_MAX) == "done"
+
+    asyncio.run(play())

@@ -249,6 +249,14 @@ def test_a_call_that_hangs_is_ended_and_the_next_has_another_connection(postgres
     database.close()
 
 
+def test_an_applications_own_transaction_is_never_taken_for_hung(database: PostgresDatabase) -> None:
+    """What `begin` gives lasts as long as the application's statements do."""
+    with database.begin() as connection:
+        database.interrupt_hung(timedelta(0))
+        connection.execute("INSERT INTO thing VALUES (1)")
+    assert things(database) == [1]
+
+
 def test_a_broken_connection_is_not_kept(database: PostgresDatabase, postgres_url: str) -> None:
     """What broke inside a transaction is closed and does not go back to the others."""
     with pytest.raises(UnavailableError), database.transaction() as tx:

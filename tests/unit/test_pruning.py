@@ -1,6 +1,8 @@
 """Pruning: how a page is cut into transactions, and what is left when one of them fails in the middle."""
 
 import asyncio
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -80,5 +82,25 @@ def test_the_walk_ends_where_everything_is_young(small_pages: int, tmp_path: Pat
             assert len(pages) == 1
             assert (await engine.operator.prune(0, actor="ann", reason="old")).runs == 0
             assert len(pages) == 1 + 7
+
+    asyncio.run(use())
+
+
+def test_young_runs_of_a_clock_that_is_behind_hide_nothing(small_pages: int, tmp_path: Path) -> None:
+    """Four runs that have just been accepted under ids of the year 2000 come first in the walk; what is behind them is pruned all the same."""
+
+    async def use() -> None:
+        async with connect(f"sqlite:///{tmp_path / 'x.db'}", tasks=[nothing]) as engine:
+            await engine.start()
+            runs = await engine.enqueue_many(nothing, [None] * 6)
+            for run in runs:
+                await run.result(timeout=60)
+        with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+            for table, column in (("outlast_run", "id"), ("outlast_run_body", "run")):
+                connection.execute(f"UPDATE {table} SET {column} = '00dc6acf' || substr({column}, 9) WHERE {column} <= ?", [sorted(run.id for run in runs)[3]])
+            connection.execute("UPDATE outlast_run SET finished_at = finished_at - 40 * 86400 * 1000000 WHERE id NOT LIKE '00dc6acf%'")
+            connection.commit()
+        async with connect(f"sqlite:///{tmp_path / 'x.db'}", tasks=[nothing]) as engine:
+            assert (await engine.operator.prune("30d", actor="ann", reason="old")).runs == 2
 
     asyncio.run(use())

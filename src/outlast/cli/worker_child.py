@@ -89,7 +89,7 @@ class WorkerChild:
         os._exit(FAILED)
 
     def _pass_on(self, event: Event) -> None:
-        if event.name in ("store_unavailable", "lease_renewed"):
+        if event.name in ("store_unavailable", "store_available", "lease_renewed"):  # once it answers, a renewal is owed again
             self._is_waiting = event.name == "store_unavailable"
         if event.name in TOLD:
             self._messages.tell(event.name, **event.facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 from enum import Enum, auto
+from typing import Any
 
 import msgspec
 
@@ -58,6 +59,8 @@ class Call(msgspec.Struct, eq=False):
     """Nobody waits for what its attempt returns."""
     seq: int | None = None
     """The place of a transaction's record, once the transaction is about to write it."""
+    transacting: Any = None
+    """The attempt of a transaction that is in progress, or whose outcome is not known."""
     progress: Progress | None = None
     """What the last attempt in this execution reported."""
 
@@ -69,6 +72,11 @@ class Call(msgspec.Struct, eq=False):
     def is_inserted(self) -> bool:
         """It was declared as added in front of calls that are recorded already."""
         return self.step is not None and self.step.step.options.inserted
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """It is a transaction that was, or may yet be, committed without anybody here being told."""
+        return self.transacting is not None and self.transacting.may_commit
 
     @property
     def can_park(self) -> bool:

@@ -69,13 +69,19 @@ class Calls:
         if opened is None:
             return (await (self.read(name, function) if is_reading else self.write(name, function)))()
         self._events.emit("before_store", call=name)
+        began = self._clock.monotonic()
         try:
             async with opened as tx:
                 answer = function(tx)
         except UnavailableError as error:
             self._broken(name, error)
             raise
+        except RefusedError as error:
+            self.refusals.note_refused(name, error, began)
+            raise
         self._answered(name)
+        if not is_reading and self.refusals.is_refusing:
+            self.refusals.note_taken(name)
         self._events.emit("after_store", call=name)
         return answer()
 

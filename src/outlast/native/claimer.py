@@ -163,7 +163,10 @@ class Claimer:
         wanted = _Wanted(slots, oldest_share(self._claimed_count, slots), executions.excluded, 0 if executions.suspects else 1)
         try:
             chosen = await self._choose(wanted)
-            return await runtime.calls.overlap("claim_runs", partial(self._claim_in, incarnation.id, wanted.slots, chosen)) if chosen else []
+            if not chosen:
+                return []
+            was_idle, self._is_idle = self._is_idle, False  # whatever comes of it: a claim that gets nothing has said it in the database too
+            return await runtime.calls.overlap("claim_runs", partial(self._claim_in, incarnation.id, wanted.slots, chosen, was_idle))
         except CommitUnknownError:
             await runtime.insist("what was claimed", lambda: self._hand_back_strays(incarnation), lambda: incarnation.is_over)
             return []
@@ -185,10 +188,10 @@ class Claimer:
         chosen = choose(seen, oldest, self._queues, slots=wanted.slots, by_age=wanted.by_age, excluded=wanted.excluded, suspects=wanted.suspects)
         return chosen[: wanted.slots * LANE_PROBE_FACTOR]  # with 200 full lanes the others would be 40,000
 
-    def _claim_in(self, worker_id: int, slots: int, chosen: list[str], tx: Transaction) -> Answer[list[ClaimedRun]]:
+    def _claim_in(self, worker_id: int, slots: int, chosen: list[str], was_idle: bool, tx: Transaction) -> Answer[list[ClaimedRun]]:
         store = self._runtime.store
         store.fence(tx, worker_id)
-        if self._is_idle:
+        if was_idle:
             store.set_idle(tx, worker_id, False)
         return store.claim_runs(tx, worker_id, chosen, slots, self._runtime.at())
 

@@ -141,8 +141,8 @@ class NativeDriver:
         if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
             return
         self._performer.stop(call, "the body gave this step up")
-        if call.seq is not None:
-            self.lose(f"the body gave transaction {key} up while it was being committed")  # what is there decides, at the next replay
+        if call.is_in_doubt:  # what is there decides, at the next replay; not from within the body, which cannot be closed by itself
+            self._loop.call_soon(self.lose, f"the body gave transaction {key} up while it was being committed", context=NO_BODY)
             return
         if call.kind is not RecordKind.TIMEOUT and not call.is_recorded:
             self._keep(call, Outcome.GIVEN_UP)
@@ -236,6 +236,9 @@ class NativeDriver:
         """An attempt ended with an error; `retry_in` is the delay before the next, None after the last one."""
         if not self._is_awaited(call):
             return
+        if call.is_in_doubt:
+            self.lose(f"whether transaction {call.key} was committed is not known")
+            return
         call.attempts += 1
         call.last_attempt += 1
         if call.seq is not None:
@@ -256,6 +259,7 @@ class NativeDriver:
         """A transaction has committed: with its record, or in a database of its own, after which the record is still to be kept."""
         if not self._is_awaited(call):
             return
+        call.transacting = None
         if kept.record is None:
             self.attempt_succeeded(call, kept.result, started_at)
             return

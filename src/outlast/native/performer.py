@@ -186,6 +186,7 @@ class Performer:
         assert self._transactions is not None  # a worker always has them
         borrowing, timeout = borrowing_of(call.step.on), call.step.step.options.timeout
         transacting = Transacting(self._transactions, driver, call, await self._transactions.get_identity(), attempt.raise_if_canceled)
+        call.transacting = transacting
         kept: Kept[StepCheckpoint]
         if not borrowing.is_async:
             kept = await self._run_thread(partial(transacting.run_blocking, borrowing), call, attempt, timeout)

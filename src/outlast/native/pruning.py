@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from outlast.database.transaction import Transaction
+from outlast.ids import first_run_id_at
 from outlast.limits import PRUNE_PAGE, PRUNE_RECORDS_MAX
 from outlast.operator import PruneReport
 
@@ -39,6 +40,7 @@ class Pruning:
         self._runtime = runtime
         self._order = order
         self._action: int | None = None
+        self._young = first_run_id_at(runtime.time.now() - order.older_than)
         self._runs = 0
         self._kept = 0
         self._keys = 0
@@ -52,13 +54,14 @@ class Pruning:
         return PruneReport(self._runs, self._kept, self._keys)
 
     async def _prune_runs(self) -> None:
+        """Walk over runs in the order of their ids, to the first page that is young by its ids too: a caller's clock may be behind."""
         after: str | None = None
         while True:
             page = await self._read(after)
             for batch in batches(page):
                 await self._delete(batch)
             self._kept += sum(run.is_kept for run in page)
-            if len(page) < PRUNE_PAGE or not any(run.is_old for run in page):
+            if len(page) < PRUNE_PAGE or (not any(run.is_old for run in page) and page[-1].run_id >= self._young):
                 return
             after = page[-1].run_id
 

@@ -19,10 +19,10 @@ from concurrent.futures import Future as ThreadFuture
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from outlast.database.borrowed import AsyncBorrowing, Borrowing, Kept, Misfortune, Placing, Remembering, Want, borrowing_of, misfortune_of
+from outlast.database.borrowed import AsyncBorrowing, Borrowing, Kept, Misfortune, Placing, Remembering, Want, borrowing_of, is_certain, misfortune_of
 from outlast.database.transaction import Ask, Dialect, Transaction
 from outlast.driver import StepCall
-from outlast.errors import OutlastError, UsageError
+from outlast.errors import FinalError, OutlastError, UsageError
 from outlast.limits import LOOP_ANSWER_TIMEOUT, TRANSACTION_TRIES_MAX
 
 from .calls import Backoff, Calls
@@ -102,8 +102,16 @@ class Transacting:
         self._loop = asyncio.get_running_loop()
         self._started_at = driver.clock()
         own = _OwnTables(transactions.keeping, identity, driver.hold, driver.claim.generation)
+        self.is_in_doubt = False
+        """A try may have been committed, or may yet be: only what is there tells."""
+        self._was_there_already = False
         claim = driver.claim
         self._remembering: Remembering[StepCheckpoint] = Remembering(own, claim.id, claim.generation, str(call.key), claim.token, ensure_wanted)
+
+    @property
+    def may_commit(self) -> bool:
+        """True once what the function wrote is about to be committed, and nothing that is decided here can stop it."""
+        return self.is_in_doubt or self._remembering.is_keeping
 
     async def run_awaited(self, borrowing: AsyncBorrowing) -> Kept[StepCheckpoint]:
         """Run it with a driver that is awaited."""
@@ -111,6 +119,9 @@ class Transacting:
         for tries_left in reversed(range(TRANSACTION_TRIES_MAX)):
             try:
                 return await self._once_awaited(borrowing)
+            except asyncio.CancelledError:
+                self._note_doubt(None)
+                raise
             except Exception as error:
                 found = await self._resolve(error, tries_left)
                 if found is not None:
@@ -126,7 +137,7 @@ class Transacting:
                 return self._once_blocking(borrowing)
             except Exception as error:
                 resolving = asyncio.run_coroutine_threadsafe(self._resolve(error, tries_left), self._loop)
-                found = resolving.result(LOOP_ANSWER_TIMEOUT.total_seconds())
+                found = resolving.result(TRANSACTION_TRIES_MAX * LOOP_ANSWER_TIMEOUT.total_seconds())
                 if found is not None:
                     return found
             threading.Event().wait(backoff.next())
@@ -135,15 +146,28 @@ class Transacting:
     async def _resolve(self, error: Exception, tries_left: int) -> Kept[StepCheckpoint] | None:
         """After a try that failed: return what is there all the same, None to run again, or raise."""
         misfortune = misfortune_of(error)
-        is_in_doubt = self._remembering.is_keeping and misfortune in (Misfortune.UNKNOWN, Misfortune.DUPLICATE)
-        if is_in_doubt:
+        was_keeping = self._note_doubt(error)
+        is_there_already = was_keeping and misfortune is Misfortune.DUPLICATE
+        if self.is_in_doubt or is_there_already:
             record = await self._find_record()
             if record is not None and record.result is not None:
                 return Kept(record.result, StepCheckpoint(self._driver.hold, self._driver.claim.generation, record))
-        if tries_left and (is_in_doubt or misfortune is Misfortune.AGAIN):
-            logger.debug("transaction %s of run %s runs again after: %s", self._call.key, self._driver.claim.id, error)
+        goes_on = self.is_in_doubt or misfortune is Misfortune.AGAIN or (is_there_already and not self._was_there_already)
+        self._was_there_already = is_there_already
+        if tries_left and goes_on:
+            logger.debug("transaction %s of run %s runs again: %s", self._call.key, self._driver.claim.id, misfortune.name.lower())
             return None
         raise error
+
+    def _note_doubt(self, error: Exception | None) -> bool:
+        """Remember that a commit was under way whose outcome nobody told; a later try that is refused does not take that away.
+
+        Return whether the function had returned; without doubt this try is undone.
+        """
+        if self._remembering.is_committing and (error is None or not is_certain(error)):
+            self.is_in_doubt = True
+        is_keeping, self._remembering.is_keeping = self._remembering.is_keeping, False
+        return is_keeping
 
     async def _find_record(self) -> Record | None:
         backoff = Backoff()
@@ -158,6 +182,7 @@ class Transacting:
     # --- one try -----------------------------------------------------------------------------------------------------
     async def _once_awaited(self, borrowing: AsyncBorrowing) -> Kept[StepCheckpoint]:
         args, kwargs = self._step.signature.decode_arguments(self._arguments, self._step.arguments_field)
+        kept: Kept[StepCheckpoint] | None = None
         async with borrowing.open() as borrowed:
             talk = self._remembering.talk(borrowed.dialect)
             ask: Callable[[], Any] = lambda: next(talk)  # noqa: E731 - it is replaced at each turn
@@ -176,11 +201,12 @@ class Transacting:
                     else:
                         ask = _sent(talk, answer)
             except StopIteration as stop:
-                kept: Kept[StepCheckpoint] = stop.value
-        return kept
+                kept = stop.value
+        return self._kept(kept)
 
     def _once_blocking(self, borrowing: Borrowing) -> Kept[StepCheckpoint]:
         args, kwargs = self._step.signature.decode_arguments(self._arguments, self._step.arguments_field)
+        kept: Kept[StepCheckpoint] | None = None
         with borrowing.open() as borrowed:
             talk = self._remembering.talk(borrowed.dialect)
             ask: Callable[[], Any] = lambda: next(talk)  # noqa: E731 - as above
@@ -199,7 +225,13 @@ class Transacting:
                     else:
                         ask = _sent(talk, answer)
             except StopIteration as stop:
-                kept: Kept[StepCheckpoint] = stop.value
+                kept = stop.value
+        return self._kept(kept)
+
+    def _kept(self, kept: Kept[StepCheckpoint] | None) -> Kept[StepCheckpoint]:
+        if kept is None:  # a driver's own way to end a block quietly, such as psycopg's Rollback
+            raise FinalError("the function given to ctx.transaction ended its transaction by itself: leave commit and rollback to the engine")
+        self._remembering.is_committing = False
         return kept
 
     def _place(self, placing: Placing) -> StepCheckpoint:

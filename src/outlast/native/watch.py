@@ -60,12 +60,13 @@ class Watch:
 
     async def look(self, own: int) -> set[int]:
         """Look at the other workers once, and let the runs of those that are not alive go on; return their lanes."""
+        began = self._clock.monotonic()
         rows, free = await self._calls.read("list_workers", lambda tx: self._list(tx, own))
         others = [row for row in rows if row.id != own]
         if any(row.id == own and row.is_lease_over for row in rows):
             self._was_late_at = self._clock.monotonic()
         self._looks = {row.id: self._looks[row.id] for row in others if row.id in self._looks}
-        ended = [await self._judge(row, is_free=row.id in free) for row in others]
+        ended = [await self._judge(row, is_free=row.id in free, began=began) for row in others]
         self._since_recovery += 1
         if any(ended) or self._since_recovery >= _RECOVERY_LOOKS:
             self._since_recovery = 0
@@ -77,10 +78,10 @@ class Watch:
         rows = self._store.list_workers(tx, only_alive=True, counts_runs=False, now=self._now())
         return rows, self._liveness.find_free(tx, [row for row in rows if row.id != own and row.is_provable])
 
-    async def _judge(self, row: WorkerRow, *, is_free: bool) -> bool:
+    async def _judge(self, row: WorkerRow, *, is_free: bool, began: float) -> bool:
         """Judge one worker; return whether it was found to be gone."""
         try:
-            if await self._is_dead(row, is_free=is_free):
+            if await self._is_dead(row, is_free=is_free, began=began):
                 return await self._end(row, "dead", beat=row.beat)
             if row.is_lease_over and self._steady_for >= row.lease.total_seconds() / 3:
                 return await self._end(row, "silent", beat=None)
@@ -93,7 +94,8 @@ class Watch:
         """Seconds for which this observer was answered, and renewed its own lease in time."""
         return min(self._calls.whole_for, self._clock.monotonic() - self._was_late_at)
 
-    async def _is_dead(self, row: WorkerRow, *, is_free: bool) -> bool:
+    async def _is_dead(self, row: WorkerRow, *, is_free: bool, began: float) -> bool:
+        """Tell whether two looks prove it; the second has to begin so long after the end of the first, however slow they are."""
         if not is_free or not await self._calls.other(lambda: self._liveness.is_proof_possible(row)):
             self._looks.pop(row.id, None)
             return False
@@ -101,7 +103,7 @@ class Watch:
         if seen is None or seen.beat != row.beat:
             self._looks[row.id] = _Look(row.beat, self._clock.monotonic())
             return False
-        return self._clock.monotonic() - seen.at >= DEATH_LOOKS_APART.total_seconds()
+        return began - seen.at >= DEATH_LOOKS_APART.total_seconds()
 
     @property
     def next_look_in(self) -> timedelta | None:

@@ -6,7 +6,7 @@ hands over is recognised by what it is.
 """
 
 from .borrowing import AsyncBorrowed, AsyncBorrowing, Borrowed, Borrowing, borrowing_of
-from .misfortune import Misfortune, misfortune_of
+from .misfortune import Misfortune, is_certain, misfortune_of
 from .remembering import Kept, Placing, Remembering, Want, transaction_tables
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Remembering",
     "Want",
     "borrowing_of",
+    "is_certain",
     "misfortune_of",
     "transaction_tables",
 ]

@@ -8,10 +8,13 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Any
 
+from outlast.database.transaction import Refusal, RefusedError
+from outlast.errors import CommitUnknownError, UnavailableError
+
 _AGAIN = {"40001", "40P01"}  # serialization_failure, deadlock_detected
 _UNIQUE = "23505"
 _LOST_CLASSES = ("08", "57P")
-_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_CONSTRAINT_UNIQUE, _SQLITE_CONSTRAINT_PRIMARYKEY = 5, 6, 2067, 1555
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_IOERR, _SQLITE_CONSTRAINT_UNIQUE, _SQLITE_CONSTRAINT_PRIMARYKEY = 5, 6, 10, 2067, 1555
 
 
 class Misfortune(Enum):
@@ -27,8 +30,27 @@ class Misfortune(Enum):
     """It was undone, for a reason of its own."""
 
 
+_REFUSALS = {Refusal.BUSY: Misfortune.AGAIN, Refusal.DUPLICATE: Misfortune.DUPLICATE}
+
+
+def is_certain(error: BaseException) -> bool:
+    """Tell whether an error that came at a commit is the database's own word that nothing is there."""
+    inner: Any = getattr(error, "orig", None) or error
+    state = getattr(inner, "sqlstate", None) or getattr(inner, "pgcode", None)
+    code = getattr(inner, "sqlite_errorcode", None)
+    if isinstance(error, RefusedError):
+        return True
+    return (state is not None and not state.startswith(_LOST_CLASSES)) or (code is not None and code & 0xFF != _SQLITE_IOERR)
+
+
 def misfortune_of(error: BaseException) -> Misfortune:
     """Tell what an error means."""
+    if isinstance(error, CommitUnknownError):
+        return Misfortune.UNKNOWN
+    if isinstance(error, RefusedError):
+        return _REFUSALS.get(error.refusal, Misfortune.OTHER)
+    if isinstance(error, UnavailableError):
+        return Misfortune.AGAIN
     inner: Any = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's own
     state = getattr(inner, "sqlstate", None) or getattr(inner, "pgcode", None)
     code = getattr(inner, "sqlite_errorcode", None)

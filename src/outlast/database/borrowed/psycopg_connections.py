@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, closing, con
 from typing import Any
 
 from outlast.database.transaction import Dialect
+from outlast.errors import UsageError
 
 from .borrowing import has_base, module_of
 
@@ -34,7 +35,7 @@ class PsycopgBorrowing:
 
     @contextmanager
     def open(self) -> Iterator[PsycopgBorrowed]:
-        with self._connect() as connection, connection.transaction():
+        with self._connect() as connection, ensure_idle(connection).transaction():
             yield PsycopgBorrowed(connection)
 
 
@@ -63,12 +64,12 @@ class AsyncPsycopgBorrowing:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AsyncPsycopgBorrowed]:
         if hasattr(self._source, "connection"):
-            async with self._source.connection() as connection, connection.transaction():
+            async with self._source.connection() as connection, ensure_idle(connection).transaction():
                 yield AsyncPsycopgBorrowed(connection)
         else:
             connection = await self._source()
             try:
-                async with connection.transaction():
+                async with ensure_idle(connection).transaction():
                     yield AsyncPsycopgBorrowed(connection)
             finally:
                 await connection.close()
@@ -98,6 +99,15 @@ def opened(connect: Any) -> Iterator[Any]:
     """Open a connection, and close it at the end of the block."""
     with closing(connect()) as connection:
         yield connection
+
+
+def ensure_idle(connection: Any) -> Any:
+    """Refuse a connection on which a transaction is open: ours would be a savepoint in it, and would be undone with it."""
+    if connection.info.transaction_status != 0:
+        raise UsageError(
+            "ctx.transaction was given a psycopg connection with a transaction in progress: commit what opened it, or connect with autocommit=True"
+        )
+    return connection
 
 
 def on_connection(connection: Any) -> AbstractContextManager[Any]:

@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from outlast.database.statements import load_statements
 from outlast.database.transaction import Ask, Dialect
-from outlast.errors import LeaseLostError, SchemaError, UsageError
+from outlast.errors import FinalError, LeaseLostError, SchemaError, UsageError
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -85,12 +85,16 @@ class Remembering(Generic[R]):
         self._ensure_wanted = ensure_wanted
         self.is_keeping = False
         """The function has returned: a failure from here on is not the function's."""
+        self.is_committing = False
+        """All is written, and the commit comes next: until it is answered nobody knows."""
 
     def talk(self, dialect: Dialect) -> Talk[R]:
         """Begin the talk on a transaction that has just begun."""
-        self.is_keeping = False
+        self.is_keeping = self.is_committing = False
         sql = load_statements(_PACKAGES[dialect])
         mark = yield Ask(sql["mark"], {})
+        if dialect is Dialect.POSTGRESQL and (yield Ask(sql["check_mark"], {})) != mark:
+            raise FinalError("ctx.transaction was given a connection that commits each statement by itself: leave autocommit out of its isolation level")
         if dialect is self._own.dialect and (yield from self._is_own_database()):
             return (yield from self._keep_here(sql, mark))
         return (yield from self._keep_there(sql, mark))
@@ -104,11 +108,12 @@ class Remembering(Generic[R]):
     def _keep_here(self, sql: dict[str, str], mark: Any) -> Talk[R]:
         result = yield Want.VALUE
         yield from self._finish_value(sql, mark)
+        record: R = yield Placing(result)
         if not (yield self._own.hold()):
             raise LeaseLostError("the run is not this claim's any more: what its transaction wrote is undone")
-        record: R = yield Placing(result)
         for ask in self._own.keep(record):  # noqa: UP028 - a list cannot be sent the answers
             yield ask
+        self.is_committing = True
         return Kept(result, record)
 
     def _keep_there(self, sql: dict[str, str], mark: Any) -> Talk[R]:
@@ -120,6 +125,7 @@ class Remembering(Generic[R]):
         if not (yield Ask(sql["raise_fence"], {"run": self._place["run"], "token": self._token})):
             raise LeaseLostError("a newer claim of the run has committed in this database: what this one's transaction wrote is undone")
         yield Ask(sql["insert_step"], {**self._place, "token": self._token, "result": result})
+        self.is_committing = True
         return Kept(result, None)
 
     def _find_step(self, sql: dict[str, str]) -> Generator[Ask, Any, Any]:
@@ -134,7 +140,6 @@ class Remembering(Generic[R]):
 
     def _finish_value(self, sql: dict[str, str], mark: Any) -> Generator[Ask, Any, None]:
         self._ensure_wanted()
-        self.is_keeping = True
         try:
             now = yield Ask(sql["check_mark"], {})
         except Exception as error:
@@ -143,10 +148,11 @@ class Remembering(Generic[R]):
             raise
         if now != mark:
             raise _ended_by_itself()
+        self.is_keeping = True
 
 
-def _ended_by_itself() -> UsageError:
-    return UsageError("the function given to ctx.transaction ended its transaction by itself: leave commit and rollback to the engine")
+def _ended_by_itself() -> FinalError:
+    return FinalError("the function given to ctx.transaction ended its transaction by itself: leave commit and rollback to the engine")
 
 
 def transaction_tables(dialect: str) -> str:

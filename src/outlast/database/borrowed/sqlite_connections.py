@@ -14,7 +14,7 @@ from outlast.database.transaction import Dialect
 from outlast.errors import UsageError
 
 from .borrowing import Borrowed, has_base, module_of
-from .psycopg_connections import PsycopgBorrowed, on_connection, opened
+from .psycopg_connections import PsycopgBorrowed, ensure_idle, on_connection, opened
 
 
 def recognise(source: object) -> Connections | OwnTransactions | None:
@@ -37,7 +37,7 @@ class Connections:
     def open(self) -> Iterator[Borrowed]:
         with opened(self._connect) as connection:
             if has_base(connection, "Connection") and module_of(connection) == "psycopg":
-                with on_connection(connection):
+                with on_connection(ensure_idle(connection)):
                     yield PsycopgBorrowed(connection)
             elif has_base(connection, "Connection") and module_of(connection) == "sqlite3":
                 with _immediately(connection):
@@ -78,7 +78,7 @@ class SqliteBorrowed:
 @contextmanager
 def _immediately(connection: Any) -> Iterator[None]:
     if connection.in_transaction:
-        raise UsageError("the function given to ctx.transaction opened a connection with a transaction in progress: return a fresh one")
+        raise UsageError("the function given to ctx.transaction opened a connection with a transaction in progress, or autocommit off: return a fresh one")
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

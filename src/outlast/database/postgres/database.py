@@ -5,7 +5,7 @@ a transaction. What needs a session of its own (`LISTEN`, session locks) uses `c
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from weakref import WeakSet
@@ -20,7 +20,7 @@ from outlast.limits import CONNECTIONS_MAX, ENQUEUE_TIMEOUT, IDLE_IN_TRANSACTION
 from .address import parse_address, shown_address
 from .connections import Connection, Connections
 from .loop_transaction import LoopTransaction
-from .refusals import is_connection_lost, translate
+from .refusals import translate
 from .transaction import PostgresTransaction
 
 _BEGIN_READ = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY"
@@ -44,16 +44,9 @@ class PostgresDatabase:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        connection = self._connections.take()
-        try:
-            with connection.transaction():
-                yield connection
-        except psycopg.Error as error:
-            if is_connection_lost(error):
-                raise translate(error, is_commit_sent=True) from error
-            raise
-        finally:
-            self._connections.give_back(connection)
+        # A connection of its own: what the application does with it lasts as long as it lasts, and what it sets is gone with it.
+        with closing(_connect(self._settings, f"{self._application} application")) as connection, connection.transaction():
+            yield connection
 
     def on_loop(self, *, is_reading: bool = False) -> AbstractAsyncContextManager[LoopTransaction] | None:
         connection = self._connections.take_idle()

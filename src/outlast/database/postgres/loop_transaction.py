@@ -143,12 +143,10 @@ class LoopTransaction:
                     ready.clear()
                     loop.remove_writer(descriptor)
                     pgconn.consume_input()
-                while True:
+                while not self._take_answers():  # looked at first: what came while the rest was sent may have been the last
                     await ready.wait()
                     ready.clear()
                     pgconn.consume_input()
-                    if self._take_answers():
-                        return
             finally:
                 loop.remove_reader(descriptor)
                 loop.remove_writer(descriptor)

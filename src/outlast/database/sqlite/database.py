@@ -63,7 +63,12 @@ class SqliteDatabase:
     @contextmanager
     def begin(self) -> Iterator[sqlite3.Connection]:
         with self.transaction() as transaction:
-            yield transaction.connection
+            connection = transaction.connection
+            factories = connection.row_factory, connection.text_factory
+            try:
+                yield connection
+            finally:
+                connection.row_factory, connection.text_factory = factories  # it is the engine's own
 
     def on_loop(self, *, is_reading: bool = False) -> None:
         """None: SQLite blocks, and is called on threads."""
