@@ -2,111 +2,20 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-import psycopg_pool
 import pytest
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncConnection, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import sessionmaker
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from outlast import Context, RetryPolicy, RunFailedError, connect, step, task, transaction_tables
+
+from .transaction_ways import EVERYWHERE, ON_POSTGRESQL, add_by_psycopg, alchemical, execute, names, records, skip_where_there_is_no_such, way_to
 
 ONCE = RetryPolicy(maximum_attempts=1)
 TWICE = RetryPolicy(maximum_attempts=2, initial_delay=0)
 SECONDS_MAX = 60.0
-
-
-@dataclass
-class Way:
-    """One way to a database: how to begin transactions on it, and how to add a row in one."""
-
-    on: Any
-    add: Callable[..., Any]
-    close: Callable[[], Any] = lambda: None
-
-
-# --- adding a row, as an application does it with its driver ----------------------------------------------------------------
-def add_by_psycopg(connection: Any, name: str) -> str:
-    connection.execute("INSERT INTO item (name) VALUES (%s)", [name])
-    return name
-
-
-async def add_by_async_psycopg(connection: Any, name: str) -> str:
-    await connection.execute("INSERT INTO item (name) VALUES (%s)", [name])
-    return name
-
-
-def add_by_sqlite3(connection: Any, name: str) -> str:
-    connection.execute("INSERT INTO item (name) VALUES (?)", [name])
-    return name
-
-
-def add_by_sqlalchemy(begun: Any, name: str) -> str:
-    begun.execute(sqlalchemy.text("INSERT INTO item (name) VALUES (:name)"), {"name": name})
-    return name
-
-
-async def add_by_async_sqlalchemy(begun: Any, name: str) -> str:
-    await begun.execute(sqlalchemy.text("INSERT INTO item (name) VALUES (:name)"), {"name": name})
-    return name
-
-
-def alchemical(url: str, *, is_async: bool) -> str:
-    if url.startswith("sqlite"):
-        return url.replace("sqlite:", "sqlite+aiosqlite:") if is_async else url
-    return url.replace("postgresql:", "postgresql+psycopg:")
-
-
-@asynccontextmanager
-async def way_to(name: str, url: str) -> AsyncIterator[Way]:
-    if name == "own":
-        yield Way(None, add_by_sqlite3 if url.startswith("sqlite") else add_by_psycopg)
-    elif name == "function":
-        if url.startswith("sqlite"):
-            yield Way(lambda: sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30), add_by_sqlite3)
-        else:
-            yield Way(lambda: psycopg.connect(url), add_by_psycopg)
-    elif name == "async function":
-
-        async def open_connection() -> Any:
-            return await psycopg.AsyncConnection.connect(url)
-
-        yield Way(open_connection, add_by_async_psycopg)
-    elif name == "pool":
-        with psycopg_pool.ConnectionPool(url, min_size=1, max_size=4, open=True) as pool:
-            yield Way(pool, add_by_psycopg)
-    elif name == "async pool":
-        async with psycopg_pool.AsyncConnectionPool(url, min_size=1, max_size=4, open=False) as async_pool:
-            yield Way(async_pool, add_by_async_psycopg)
-    elif name in ("engine", "sessionmaker"):
-        engine = sqlalchemy.create_engine(alchemical(url, is_async=False))
-        yield Way(engine if name == "engine" else sessionmaker(engine), add_by_sqlalchemy)
-        engine.dispose()
-    else:
-        async_engine = create_async_engine(alchemical(url, is_async=True))
-        yield Way(async_engine if name == "async engine" else async_sessionmaker(async_engine), add_by_async_sqlalchemy)
-        await async_engine.dispose()
-
-
-EVERYWHERE = ["own", "function", "engine", "sessionmaker", "async engine", "async sessionmaker"]
-ON_POSTGRESQL = ["async function", "pool", "async pool"]
-
-
-def execute(url: str, sql: str) -> list[tuple[Any, ...]]:
-    """Run a statement apart from everything."""
-    connection: Any = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) if url.startswith("sqlite") else psycopg.connect(url)
-    try:
-        cursor = connection.execute(sql)
-        rows = cursor.fetchall() if cursor.description is not None else []
-        connection.commit()
-    finally:
-        connection.close()
-    return rows
 
 
 @pytest.fixture
@@ -114,20 +23,6 @@ def application_url(database_url: str) -> str:
     """The engine's own database, with a table of the application's beside the engine's."""
     execute(database_url, "CREATE TABLE item (name text PRIMARY KEY)")
     return database_url
-
-
-def names(url: str) -> list[str]:
-    return [name for (name,) in execute(url, "SELECT name FROM item ORDER BY name")]
-
-
-def records(url: str) -> list[tuple[str, str]]:
-    table = "outlast_run_step" if url.startswith("sqlite") else "outlast.step"
-    return [(name, kind) for name, kind in execute(url, f"SELECT name, kind FROM {table} ORDER BY seq")]
-
-
-def skip_where_there_is_no_such(way: str, url: str) -> None:
-    if way in ON_POSTGRESQL and url.startswith("sqlite"):
-        pytest.skip("capability: psycopg is PostgreSQL's")
 
 
 @pytest.mark.parametrize("way", EVERYWHERE + ON_POSTGRESQL)
@@ -440,7 +335,7 @@ def test_a_transaction_that_is_given_up_at_its_commit_is_decided_by_what_is_ther
 
     async def play() -> None:
         async with way_to("async pool", postgres_url) as opened, await psycopg.AsyncConnection.connect(postgres_url) as stranger:
-            inside, is_locked = asyncio.Event(), asyncio.Event()
+            inside, is_locked, withdrew = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
             async def add(connection: Any) -> str:
                 inside.set()
@@ -455,6 +350,7 @@ def test_a_transaction_that_is_given_up_at_its_commit_is_decided_by_what_is_ther
                     while await waiting_for_the_run() == 0:  # noqa: ASYNC110 - the server sets no event
                         await asyncio.sleep(0.01)
                     adding.cancel()
+                    withdrew.set()
                     await asyncio.wait({adding})
                     return "withdrew"
                 return await adding
@@ -470,10 +366,7 @@ def test_a_transaction_that_is_given_up_at_its_commit_is_decided_by_what_is_ther
                 await inside.wait()
                 await stranger.execute("SELECT FROM outlast.run FOR UPDATE")
                 is_locked.set()
-                while await waiting_for_the_run() == 0:  # noqa: ASYNC110 - as above
-                    await asyncio.sleep(0.01)
-                while await waiting_for_the_run() > 0:  # noqa: ASYNC110 - until the body has withdrawn
-                    await asyncio.sleep(0.01)
+                await withdrew.wait()
                 await stranger.rollback()
                 assert await run.result(timeout=SECONDS_MAX) == "bread"
 
