@@ -70,8 +70,9 @@ class Claimer:
 
     def hint(self) -> None:
         """Anything may have changed. Of an idle worker that is worth one look: on SQLite every renewal of anybody's lease comes here."""
-        self._is_hint = not self._nudge.is_set()
-        self._nudge.set()
+        if not self._nudge.is_set():
+            self._is_hint = True
+            self._nudge.set()
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -124,7 +125,7 @@ class Claimer:
             runtime.backend.wakes.set_eager(False)
             await self._sleep(self.delivery.due_in(look.now))
             if look.has_pending:  # a suspect may have been in the way, and others behind it: claim without being woken
-                self._nudge.set()
+                self._claim_next()
 
     async def _look_again(self) -> None:
         """There is something that was not to be had: at once the first time, then more and more slowly.
@@ -135,6 +136,11 @@ class Claimer:
             self._in_vain = Backoff()
         else:
             await self._sleep(min(timedelta(seconds=self._in_vain.next()), IDLE_POLL))
+        self._claim_next()
+
+    def _claim_next(self) -> None:
+        """Claim in the next turn, whatever hints came meanwhile: taken for one of those it would only look again, and so for ever."""
+        self._is_hint = False
         self._nudge.set()
 
     async def _sleep(self, limit: timedelta) -> None:
