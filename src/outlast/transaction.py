@@ -36,13 +36,6 @@ class Connecting(Protocol[C_co]):
     def connection(self) -> AbstractContextManager[C_co]: ...
 
 
-Opening = Callable[[], C_co]
-"""A function that opens a connection, of psycopg or sqlite3, which is closed when the transaction has ended."""
-
-AsyncSource = AsyncBeginning[Any] | AsyncConnecting[Any]
-Source = Beginning[Any] | Connecting[Any] | Callable[[], Any]
-
-
 class OwnDatabase:
     """The engine's own database, for what the application keeps beside its runs: `ctx.transaction(ctx.database, ...)`.
 
