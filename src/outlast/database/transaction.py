@@ -107,7 +107,10 @@ class Database(Protocol):
         ...
 
     def begin(self) -> AbstractContextManager[Any]:
-        """Begin a transaction for statements of the application's own, and give its driver's connection."""
+        """Begin a transaction for statements of the application's own, and give its driver's connection.
+
+        It commits at the end of the block; a crash before that leaves nothing of it. What is raised in it is the driver's.
+        """
         ...
 
     def now(self) -> datetime:
