@@ -1,8 +1,9 @@
-"""The results for people and for programs: a table on the terminal, RESULTS.md, JSON. It computes nothing."""
+"""The results for people and for programs: a table on the terminal, RESULTS.md, JSON. It computes nothing but reads what the profiles taught."""
 
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from .contender import CONTENDERS
 from .rows import Result, Spread
@@ -14,6 +15,9 @@ Written by `make bench`. All sides were measured on one machine in one run, in t
 side's figure is the median over its rounds. Compare the ratios: an absolute figure says nothing on a shared machine.
 """
 
+
+_PROFILE = Path(__file__).with_name("profile.md")
+"""Why the goals that are missed are missed: written by hand after each profile, and shown with every result."""
 
 _SHORT = "A short run: it shows that everything works; the sizes are smaller than the titles say, and the figures prove nothing."
 
@@ -60,6 +64,7 @@ def as_markdown(facts: Mapping[str, str], results: Sequence[Result], *, rounds: 
         for side, spread in result.sides.items():
             lines.append(f"| {title} | {side} | {_number(spread.median)} | {_range(spread)} | {verdicts.get(side, '')} |")
             title = ""
+    lines += ["", _PROFILE.read_text(encoding="utf-8").rstrip()]
     lines += ["", "## Machine and settings", "", *(f"- {name}: {value}" for name, value in facts.items())]
     lines += ["", "## How the sides were set up", "", *(f"- {contender.name}: {contender.settings}." for contender in CONTENDERS.values())]
     return "\n".join(lines) + "\n"
