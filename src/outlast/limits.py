@@ -104,3 +104,14 @@ DEAD_ROWS_WARNED = 100_000  # below it claims do not notice
 WAL_BYTES_WARNED = 256 << 20  # SQLite begins its log anew at some 4 MiB, unless a reader holds it
 KEYS_COUNTED_MAX = 100_000  # SQLite has no estimate, and counting more than this takes too long for a reader
 KEYS_BYTES_WARNED = 10 << 30  # idempotency keys are kept for ever, and look-ups begin to miss the memory
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+EFFECT_TIMEOUT = timedelta(seconds=60)  # every effect has one, because until then nobody believes that it was not done; what a slow provider takes
+EFFECT_SETTLE = timedelta(seconds=10)  # a request of a dead client waits in a provider's queue for seconds, not for minutes
+OPERATION_POLL = timedelta(seconds=5)  # how often one asks again after an operation that somebody else has under way
+DECISION_POLL = timedelta(seconds=5)  # how often a run that cannot park looks whether it was answered; one that is parked is woken
+LEDGER_LEASE = timedelta(seconds=30)  # of an attempt made without an engine: as long as a worker's
+ATTENTION_PAGE_MAX = 500  # rows of the attention list in one page
+QUESTION_CHARACTERS_MAX = 2_000  # what a person is asked fits a screen; what it is about is data beside it
+OPTIONS_MAX = 32  # more is not a choice but a form
+SIGNAL_BATCH = 500  # waits moved in one delivery transaction, as timers are
