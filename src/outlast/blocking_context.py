@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 
 from outlast.context import Context, DurableTimeout
 from outlast.duration import Duration
+from outlast.effect import Effect
 from outlast.transaction import AsyncBeginning, AsyncConnecting, Beginning, Connecting, OwnDatabase
 
 if TYPE_CHECKING:
@@ -129,6 +130,16 @@ class BlockingContext(Generic[S]):
         step is remembered in two tables of ours (`outlast.transaction_tables`), with the same outcome.
         """
         return self._thread.call(lambda: self._context.transaction(on, function, *args, **kwargs))
+
+    def effect(self, effect: Effect[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Perform an effect through the ledger: planned and attempted durably before it begins, and never repeated blindly.
+
+        Returns its result, now and at every replay. An attempt of which nobody knows whether it was done, after a crash, a
+        time-out or an error that was not declared, is reconciled before anything else; if nobody can tell, a person is
+        asked, and the run waits without a slot. When it is known not to have been done and its attempts are used up, or
+        a person says so, the body gets `EffectFailedError`.
+        """
+        return self._thread.call(lambda: self._context.effect(effect, *args, **kwargs))
 
     def sleep(self, duration: Duration) -> None:
         """Sleep durably; from two seconds on the run holds no slot meanwhile. Counted from `now()`, so a crash does not prolong it."""

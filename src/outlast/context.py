@@ -22,6 +22,7 @@ from outlast.branch import current_branch
 from outlast.clock import ensure_aware
 from outlast.driver import RunDriver, StepCall, Timer
 from outlast.duration import Duration, as_duration
+from outlast.effect import Effect
 from outlast.errors import UsageError, WaitTimeoutError
 from outlast.ids import derived_random, derived_uuid
 from outlast.payload import digest
@@ -156,6 +157,25 @@ class Context(Generic[S]):
         arguments = declared.signature.encode_arguments(args, kwargs, declared.arguments_field)
         key = self._key(declared.options.name)
         return await self._handed(key, self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else "", on)))
+
+    # --- effects -------------------------------------------------------------------------------------------------------
+    def effect(self, effect: Effect[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
+        """Perform an effect through the ledger: planned and attempted durably before it begins, and never repeated blindly.
+
+        Returns its result, now and at every replay. An attempt of which nobody knows whether it was done, after a crash, a
+        time-out or an error that was not declared, is reconciled before anything else; if nobody can tell, a person is
+        asked, and the run waits without a slot. When it is known not to have been done and its attempts are used up, or
+        a person says so, the body gets `EffectFailedError`.
+        """
+        return self._effect(effect, args, kwargs)
+
+    async def _effect(self, effect: Effect[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(effect, Effect):
+            raise UsageError(f"ctx.effect takes what was declared with @effect, not {effect!r}; a function that is none is a step: ctx.step(...)")
+        arguments = effect.step.signature.encode_arguments(args, kwargs, effect.step.arguments_field)
+        key = self._key(effect.name)
+        call = StepCall(effect.step, arguments, digest(arguments) if arguments else "", effect=effect)
+        return await self._handed(key, self._driver.perform(key, call))
 
     # --- time --------------------------------------------------------------------------------------------------------------
     def sleep(self, duration: Duration) -> Coroutine[object, None, None]:

@@ -51,3 +51,8 @@ class DecisionView:
     answered_at: datetime | None = None
     closed_at: datetime | None = None
     """When it was consumed, superseded or withdrawn."""
+
+
+def decision_topic(decision_id: str) -> str:
+    """Return the reserved topic on which a run waits for an answer."""
+    return f"$decision:{decision_id}"

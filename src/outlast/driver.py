@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from outlast.effect import Effect
 from outlast.step import Step
 from outlast.step_key import StepKey
 from outlast.transaction import OwnDatabase
@@ -40,6 +41,8 @@ class StepCall(msgspec.Struct, frozen=True, gc=False):
     digest: str
     on: Any = None
     """What to begin a transaction on, in which the step runs; None for a step that is no transaction."""
+    effect: Effect[..., Any] | None = None
+    """What the step is the `perform` of; None for a step that is no effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,9 @@ def _part_of(whole: Effect[..., Any], function: Callable[..., Any], part: str, *
 def _check_first_parameter(function: Callable[..., Any], name: str) -> None:
     first = next(iter(inspect.signature(function).parameters.values()), None)
     if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD) or first.name in ("self", "cls"):
-        raise UsageError(f"effect {name} must be a function whose first parameter is the attempt: write {name}(attempt: Attempt, ...); reach objects by attempt.services")
+        raise UsageError(
+            f"effect {name} must be a function whose first parameter is the attempt: write {name}(attempt: Attempt, ...); reach objects by attempt.services"
+        )
 
 
 def _checked_settle(settle: Duration) -> timedelta:
@@ -293,6 +295,8 @@ def _checked_settle(settle: Duration) -> timedelta:
 
 
 def _checked_key(key: Any) -> str | None:
-    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not key.isprintable() or not unicodedata.is_normalized("NFC", key)):
+    if key is not None and (
+        not isinstance(key, str) or not 0 < len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX or not key.isprintable() or not unicodedata.is_normalized("NFC", key)
+    ):
         raise UsageError(f"key {key!r:.80}: write 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} printable characters in the Unicode form NFC")
     return key

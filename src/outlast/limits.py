@@ -110,6 +110,8 @@ EFFECT_TIMEOUT = timedelta(seconds=60)  # every effect has one, because until th
 EFFECT_SETTLE = timedelta(seconds=10)  # a request of a dead client waits in a provider's queue for seconds, not for minutes
 OPERATION_POLL = timedelta(seconds=5)  # how often one asks again after an operation that somebody else has under way
 DECISION_POLL = timedelta(seconds=5)  # how often a run that cannot park looks whether it was answered; one that is parked is woken
+COPY_TIMEOUT = timedelta(days=1)  # of one attempt of a ready-made copy or move: 100 GB at the pace of a slow disk take hours
+COPY_CHUNK_BYTES = 1 << 20  # 1 MiB: large enough for any disk's full pace, and a cancel is seen and progress told after each
 LEDGER_LEASE = timedelta(seconds=30)  # of an attempt made without an engine: as long as a worker's
 ATTENTION_PAGE_MAX = 500  # rows of the attention list in one page
 QUESTION_CHARACTERS_MAX = 2_000  # what a person is asked fits a screen; what it is about is data beside it

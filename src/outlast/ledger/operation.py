@@ -9,6 +9,7 @@ statement that makes it: a frozen worker's token is old, and an attempt that tim
     attempting, unknown -- result, found done --> done
     attempting, unknown -- not done --> planned
     attempting -- doubt --> unknown -- asked --> asked
+    asked -- asked again --> asked
     asked -- answered: done, again, fail --> done, planned, failed
     planned -- given up --> failed -- revived --> planned; failed -- resumed --> done
 
@@ -58,6 +59,8 @@ class Change(StrEnum):
     FOUND_DONE = "found_done"
     """The reconciler, or an attempt that ended late, says that it was done."""
     ASK = "ask"
+    ASK_AGAIN = "ask_again"
+    """What was answered did not fit, or the question was withdrawn with its run: another one is put."""
     ANSWER_DONE = "answer_done"
     ANSWER_AGAIN = "answer_again"
     ANSWER_FAIL = "answer_fail"
@@ -78,6 +81,7 @@ ALLOWED: Mapping[Change, tuple[frozenset[OperationStatus], OperationStatus]] = M
         Change.DOUBT: (frozenset({S.ATTEMPTING}), S.UNKNOWN),
         Change.FOUND_DONE: (frozenset({S.ATTEMPTING, S.UNKNOWN}), S.DONE),
         Change.ASK: (frozenset({S.ATTEMPTING, S.UNKNOWN}), S.ASKED),
+        Change.ASK_AGAIN: (frozenset({S.ASKED}), S.ASKED),
         Change.ANSWER_DONE: (frozenset({S.ASKED}), S.DONE),
         Change.ANSWER_AGAIN: (frozenset({S.ASKED}), S.PLANNED),
         Change.ANSWER_FAIL: (frozenset({S.ASKED}), S.FAILED),

@@ -27,7 +27,10 @@ class LedgerStore(Protocol):
         ...
 
     def own_operation(self, tx: Transaction, name: OperationName, owner: Owner) -> None:
-        """Make another claim its owner. The caller has it locked, and has seen that the one before does not act any more."""
+        """Make another claim its owner. The caller has it locked, and has seen that the one before does not act any more.
+
+        What the reconciler failed at stays counted: a run that parks between two tries is another claim each time.
+        """
         ...
 
     def begin_attempt(
@@ -53,7 +56,10 @@ class LedgerStore(Protocol):
         ...
 
     def record_late(self, tx: Transaction, name: OperationName, attempt: int, token: int, late: str) -> bool:
-        """Keep, beside an attempt that is not current any more, the result that it came with. It changes nothing else."""
+        """Keep, beside an attempt from which none is wanted any more, the result that it came with; the first one stays.
+
+        It changes nothing else, for whoever acts now has decided without it. False when there is no such attempt.
+        """
         ...
 
     def renew_attempt(self, tx: Transaction, change: OperationChange, lease: timedelta, now: datetime | None = None) -> bool:
@@ -70,4 +76,14 @@ class LedgerStore(Protocol):
 
     def list_attempts(self, tx: Transaction, names: Sequence[OperationName]) -> dict[OperationName, list[OperationAttempt]]:
         """Return every attempt of these operations, by number."""
+        ...
+
+    def delete_old_operations(
+        self, tx: Transaction, older_than: timedelta, limit: int, after: OperationName | None, now: datetime | None = None
+    ) -> tuple[int, OperationName | None]:
+        """Look at a page of operations, and delete those that were done or failed before the cutoff and whose run is not there any more.
+
+        Returns how many, and where the next page begins; None at the end. An operation without a result that may have been done
+        stays, however old it is.
+        """
         ...

@@ -57,10 +57,12 @@ class Call(msgspec.Struct, eq=False):
     """Its record joined a flush."""
     is_stopped: bool = False
     """Nobody waits for what its attempt returns."""
+    topic: str | None = None
+    """What an effect waits for by name."""
     seq: int | None = None
-    """The place of a transaction's record, once the transaction is about to write it."""
+    """The place of the record of a transaction or an effect, once it is about to write it."""
     transacting: Any = None
-    """The attempt of a transaction that is in progress, or whose outcome is not known."""
+    """The attempt of a transaction or an effect that is in progress, or whose outcome is not known."""
     progress: Progress | None = None
     """What the last attempt in this execution reported."""
 
@@ -75,7 +77,7 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def is_in_doubt(self) -> bool:
-        """It is a transaction that was, or may yet be, committed without anybody here being told."""
+        """Its record was, or may yet be, committed without anybody here being told."""
         return self.transacting is not None and self.transacting.may_commit
 
     @property

@@ -81,7 +81,7 @@ class Checkpoints:
     def __init__(self, calls: Calls, store: Store, worker_id: int, on_lost: Callable[[str], None], now: Callable[[], datetime | None] = lambda: None) -> None:
         self._calls = calls
         self._store = store
-        self._worker_id = worker_id
+        self.worker_id = worker_id
         self._on_lost = on_lost
         self._now = now
         self._waiting: deque[Entry] = deque()
@@ -209,7 +209,7 @@ class Checkpoints:
 
     async def _commit(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
         def commit(tx: Transaction) -> Answer[list[Checkpoint]]:
-            self._store.fence(tx, self._worker_id)
+            self._store.fence(tx, self.worker_id)
             return self._store.commit_checkpoints(tx, checkpoints, self._now())
 
         return await self._calls.overlap("commit_checkpoints", commit)

@@ -20,29 +20,31 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from typing import Any
 
 from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
 from outlast.database.borrowed import Kept
 from outlast.driver import Handed, RunFacts, StepCall, Timer
-from outlast.errors import CancelRequested, HistoryMismatchError, LeaseLostError, OutlastError, PayloadError, StepFailedError, StepStuckError
+from outlast.errors import CancelRequested, HistoryMismatchError, LeaseLostError, OutlastError, PayloadError
 from outlast.failure import Failure
-from outlast.limits import SUSPECT_AFTER_LOSSES
+from outlast.limits import DECISION_POLL, SUSPECT_AFTER_LOSSES
 from outlast.step_key import StepKey
 from outlast.stillness import Stillness
 from outlast.task import Task
 from outlast.transaction import OwnDatabase
 
+from .alarms import Alarms
 from .body import Body
 from .call import Call, CallState
 from .checkpoints import Checkpoints, Landing
 from .encoding import headers_from_json
 from .ending import Ending, ended_with, failed, parked, released, succeeded
+from .handing import error_of, value_of
 from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind
 from .parking import Park, Stuck, parking_of
 from .performer import Performer
+from .phase import Phase
 from .recorder import Recorder
 from .replay import NOT_STARTED, Found, Replay
 from .replay_log import ReplayLog
@@ -50,19 +52,6 @@ from .store import ClaimedRun, StepCheckpoint
 from .transacting import ensure_fits
 
 logger = logging.getLogger("outlast")
-
-STUCK = f"{StepStuckError.__module__}.{StepStuckError.__qualname__}"
-
-
-class Phase(Enum):
-    """Where an execution stands."""
-
-    RUNNING = auto()
-    TOLD = auto()
-    """The body was asked to end, and has not yet."""
-    ENDING = auto()
-    """The body is closed or has ended; what it leaves behind is being written."""
-    OVER = auto()
 
 
 class NativeDriver:
@@ -100,6 +89,7 @@ class NativeDriver:
         self._replay = Replay(history)
         self._recorder = Recorder(claim, history, self._replay, checkpoints, now)
         self._body = Body(self._loop, stillness)
+        self._alarms = Alarms(self._loop, now, self._due)
         self._calls: dict[StepKey, Call] = {}
         self._failed_keys: dict[str, StepKey] = {}
         self._now = claim.started_at
@@ -123,7 +113,7 @@ class NativeDriver:
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        kind = RecordKind.STEP if call.on is None else RecordKind.TRANSACTION
+        kind = RecordKind.EFFECT if call.effect is not None else RecordKind.STEP if call.on is None else RecordKind.TRANSACTION
         if call.on is not None:
             ensure_fits(call)
         return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, step=call))
@@ -153,7 +143,7 @@ class NativeDriver:
         try:
             found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.is_inserted)
         except HistoryMismatchError as error:
-            self._loop.call_soon(self._fail, error, context=NO_BODY)
+            self._loop.call_soon(self.fail, error, context=NO_BODY)
             return call.future
         self._calls[call.key] = call
         if found is Found.RECORD:
@@ -197,27 +187,20 @@ class NativeDriver:
         call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
         if call.timer is not None:
             call.state = CallState.WAITING
-            self._set_timer(call, call.open.wait.due_at if call.open.wait is not None else call.timer.due_at)
+            self._alarms.set(call, call.open.wait.due_at if call.open.wait is not None and call.open.wait.due_at is not None else call.timer.due_at)
             return
         retry_at = max((failure.retry_at for failure in call.open.failures if failure.retry_at is not None and not failure.is_retired), default=None)
         if retry_at is not None and retry_at > self.clock():
             call.state = CallState.RETRYING
-            self._set_timer(call, retry_at)
+            self._alarms.set(call, retry_at)
         else:
             self._attempt(call)
 
-    def _set_timer(self, call: Call, due_at: datetime) -> None:
-        call.due_at = due_at
-        seconds = max(0.0, (due_at - self.clock()).total_seconds())
-        call.work = self._loop.call_later(seconds, self._timer_due, call, context=NO_BODY)
-
-    def _timer_due(self, call: Call) -> None:
-        """A timer came due by this process's estimate of the database's clock; it may wake a little early."""
+    def _due(self, call: Call) -> None:
+        """What a call waited for in memory has come, or is to be looked at."""
         if self.phase is not Phase.RUNNING or self._calls.get(call.key) is not call:
             return
-        if call.due_at is not None and self.clock() < call.due_at:
-            self._set_timer(call, call.due_at)
-        elif call.timer is not None:
+        if call.timer is not None:
             call.state = CallState.PERFORMING
             self._keep(call, Outcome.RESULT, result="null")
         elif not self.is_draining:
@@ -237,26 +220,30 @@ class NativeDriver:
         if not self._is_awaited(call):
             return
         if call.is_in_doubt:
-            self.lose(f"whether transaction {call.key} was committed is not known")
+            self.lose(f"whether {call.key} was committed is not known")
             return
         call.attempts += 1
         call.last_attempt += 1
-        if call.seq is not None:
-            self._replay.leave_flush(call.seq)
-            call.seq = None
+        self.withdraw_place(call)
         if retry_in is None:
             self._keep(call, Outcome.ERROR, error=failure, started_at=started_at)
             return
         self._recorder.keep_attempt(call, failure, started_at, retry_in, functools.partial(self._failure_landed, call))
 
-    def place_transaction(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
-        """Return the record of a transaction that is about to write and commit it. Raises where nobody waits for it any more."""
+    def place(self, call: Call, result: str | None, started_at: datetime, *, error: Failure | None = None, attempts: int | None = None) -> StepCheckpoint:
+        """Return the record that a transaction or an effect is about to commit itself. Raises where nobody waits for it any more."""
         if not self._is_awaited(call):
-            raise LeaseLostError("the body does not wait for this transaction any more: what it wrote is undone")
-        return self._recorder.place(call, result, started_at)
+            raise LeaseLostError("the body does not wait for this call any more: nothing of it is recorded")
+        return self._recorder.place(call, result, started_at, error, attempts)
 
-    def transaction_kept(self, call: Call, kept: Kept[StepCheckpoint], started_at: datetime) -> None:
-        """A transaction has committed: with its record, or in a database of its own, after which the record is still to be kept."""
+    def withdraw_place(self, call: Call) -> None:
+        """Take note that a record which was placed is not written."""
+        if call.seq is not None:
+            self._replay.leave_flush(call.seq)
+            call.seq = None
+
+    def record_kept(self, call: Call, kept: Kept[StepCheckpoint], started_at: datetime) -> None:
+        """A transaction or an effect has committed its record; or a transaction in a database of its own, and its record is still to be kept."""
         if not self._is_awaited(call):
             return
         call.transacting = None
@@ -265,20 +252,34 @@ class NativeDriver:
             return
         record = kept.record.record
         if record.seq != call.seq:
-            self.lose(f"transaction {call.key} was committed by an earlier attempt")  # its place among the others is known to a replay only
+            self.lose(f"{call.key} was committed by an earlier attempt")  # its place among the others is known to a replay only
             return
         call.is_recorded = True
         problem = self._recorder.count(record)
         self._landed(record, Landing.KEPT, None)
         if problem is not None:
-            self._loop.call_soon(self._fail, problem, context=NO_BODY)
+            self._loop.call_soon(self.fail, problem, context=NO_BODY)
+
+    def wait_until(self, call: Call, due_at: datetime) -> None:
+        """An effect can go on at an instant; meanwhile the run may park."""
+        if self._is_awaited(call):
+            call.state, call.topic = CallState.RETRYING, None
+            self._alarms.set(call, due_at)
+            self._settle()
+
+    def wait_for_topic(self, call: Call, topic: str, due_at: datetime | None) -> None:
+        """An effect can go on when a topic is signaled. A run that cannot park meanwhile looks again and again by itself."""
+        if self._is_awaited(call):
+            call.state, call.topic, call.due_at = CallState.WAITING, topic, due_at
+            self._alarms.look_after(call, DECISION_POLL)
+            self._settle()
 
     def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
         if landing is not Landing.KEPT:
             self._refused(landing, error, f"a failed attempt of {call.key}")
         elif self._is_awaited(call) and attempt.retry_at is not None:
             call.state = CallState.RETRYING
-            self._set_timer(call, attempt.retry_at)
+            self._alarms.set(call, attempt.retry_at)
             self._settle()
 
     def _is_awaited(self, call: Call) -> bool:
@@ -288,7 +289,7 @@ class NativeDriver:
     def _keep(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> None:
         problem = self._recorder.keep(call, outcome, self._landed, result=result, error=error, started_at=started_at)
         if problem is not None:
-            self._loop.call_soon(self._fail, problem, context=NO_BODY)
+            self._loop.call_soon(self.fail, problem, context=NO_BODY)
 
     def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
         if landing is not Landing.KEPT:
@@ -305,7 +306,7 @@ class NativeDriver:
 
     def _refused(self, landing: Landing, error: OutlastError | None, what: str) -> None:
         if landing is Landing.BAD:
-            self._fail(error or OutlastError(f"the database cannot store {what}"))
+            self.fail(error or OutlastError(f"the database cannot store {what}"))
         elif landing is Landing.LOST:
             self.lose("the worker's lease was lost")
         else:
@@ -345,7 +346,7 @@ class NativeDriver:
         if any(call.is_inserted for call in self._calls.values()):
             return False
         got = next(call.key for call in self._calls.values() if call.state is CallState.DEFERRED)
-        self._fail(HistoryMismatchError(f"{missed.key}, which is recorded", str(got)))
+        self.fail(HistoryMismatchError(f"{missed.key}, which is recorded", str(got)))
         return True
 
     def _hand(self, record: Record) -> None:
@@ -357,16 +358,15 @@ class NativeDriver:
         self._now = max(self._now, record.finished_at)
         if self._body.has_to_be_watched or self._replay.has_ready:
             self._settle()
-        if record.outcome is Outcome.ERROR and record.error is not None:
-            text = str(record.key)
-            self._failed_keys[text] = record.key
-            kind = StepStuckError if record.error.type == STUCK else StepFailedError
-            call.future.set_exception(kind(text, record.attempts, record.error))
+        error = error_of(record)
+        if error is not None:
+            self._failed_keys[error.step] = record.key
+            call.future.set_exception(error)
             return
         try:
-            value = call.step.step.signature.result.decode(record.result or "null", call.step.step.result_field) if call.step is not None else None
-        except PayloadError as error:
-            self._fail(error)
+            value = value_of(call, record)
+        except PayloadError as problem:
+            self.fail(problem, failed_key=record.key if record.outcome is Outcome.RESUMED else None)
             return
         call.future.set_result(value)
 
@@ -378,7 +378,7 @@ class NativeDriver:
         if decision is None or (not self.is_draining and self.foreign_await() is not None):
             return
         if isinstance(decision, Stuck):
-            self._fail(HistoryMismatchError(f"{decision.key} given up", f"{decision.key} awaited"))
+            self.fail(HistoryMismatchError(f"{decision.key} given up", f"{decision.key} awaited"))
         else:
             self._finish(parked(self.claim, decision.due_at, decision.waits) if isinstance(decision, Park) else released(self.claim))
 
@@ -397,14 +397,17 @@ class NativeDriver:
         except (HistoryMismatchError, PayloadError) as problem:
             if problem is not error:
                 problem.__cause__ = error
-            self._fail(problem)
+            self.fail(problem)
         except BaseException as problem:
             self._finish(ended_with(self.claim, self.task.retry, problem, self._failed_keys, self.clock(), self._replay.warnings))
 
-    def _fail(self, error: OutlastError) -> None:
-        """End the run as failed without counting an attempt: its code or its stored values do not fit."""
+    def fail(self, error: OutlastError, failed_key: StepKey | None = None) -> None:
+        """End the run as failed without counting an attempt: its code or its stored values do not fit.
+
+        `failed_key` names a record that a person gave, and may give anew.
+        """
         if self.phase is Phase.RUNNING:
-            self._finish(failed(self.claim, error, self._replay.warnings))
+            self._finish(failed(self.claim, error, self._replay.warnings, failed_key))
 
     def tell(self, reason: str) -> None:
         """Ask the body and its attempts to end; what it awaits raises `CancelRequested`, and so does whatever it asks for then."""
@@ -481,10 +484,7 @@ class NativeDriver:
 
     def time_moved(self) -> None:
         """The clock was moved by hand: set the timers anew."""
-        for call in self._calls.values():
-            if call.state in (CallState.WAITING, CallState.RETRYING) and call.due_at is not None:
-                call.stop()
-                self._set_timer(call, call.due_at)
+        self._alarms.set_anew(self._calls.values())
 
     @property
     def is_performing(self) -> bool:

@@ -30,7 +30,7 @@ def succeeded(claim: ClaimedRun, output: str, warnings: Sequence[str]) -> Ending
     return _ending(claim, RunStatus.SUCCEEDED, output=None if output == "null" else output, warnings=warnings)
 
 
-def parked(claim: ClaimedRun, due_at: datetime, waits: tuple[Wait, ...]) -> Ending:
+def parked(claim: ClaimedRun, due_at: datetime | None, waits: tuple[Wait, ...]) -> Ending:
     return _ending(claim, RunStatus.WAITING, due_at=due_at, waits=waits)
 
 
@@ -48,9 +48,9 @@ def overdue(claim: ClaimedRun, verdict: str | None) -> Ending:
     return _ending(claim, RunStatus.FAILED, error=error, verdict=verdict, passes_cancel=True)
 
 
-def failed(claim: ClaimedRun, error: BaseException, warnings: Sequence[str] = ()) -> Ending:
+def failed(claim: ClaimedRun, error: BaseException, warnings: Sequence[str] = (), failed_key: StepKey | None = None) -> Ending:
     """End it without counting an attempt: the code, or a stored value, does not fit."""
-    return _ending(claim, RunStatus.FAILED, error=capture(error), warnings=warnings)
+    return _ending(claim, RunStatus.FAILED, error=capture(error), failed_key=failed_key, warnings=warnings)
 
 
 def ended_with(claim: ClaimedRun, policy: RetryPolicy, error: BaseException, keys: Mapping[str, StepKey], now: datetime, warnings: Sequence[str]) -> Ending:

@@ -22,10 +22,12 @@ from outlast.transaction import OwnDatabase
 
 from .activity import Activities
 from .checkpoints import Checkpoints, Landing
-from .driver import NativeDriver, Phase
+from .driver import NativeDriver
+from .effecting import Effects
 from .ending import Ending, canceled, failed, overdue, released
 from .history import EMPTY
 from .performer import Performer
+from .phase import Phase
 from .runtime import Runtime
 from .store import ClaimContext, ClaimedRun, Hold
 from .telling import tell
@@ -54,6 +56,7 @@ class Executions:
             services=lambda: services,
             now=runtime.time.now,
             transactions=Transactions(runtime.calls, runtime.store, runtime.backend.keeping),
+            effects=Effects(runtime.backend, runtime.calls, runtime.events, runtime.at, runtime.spawn),
         )
         self.registry: dict[str, NativeDriver] = {}
         self._bodies: set[NativeDriver] = set()

@@ -18,8 +18,13 @@ class RecordKind(StrEnum):
 
     STEP = "step"
     TRANSACTION = "transaction"
+    EFFECT = "effect"
     SLEEP = "sleep"
     TIMEOUT = "timeout"
+
+
+WAITING_BY_NAME = frozenset({RecordKind.EFFECT})
+"""Calls that may wait for something by name."""
 
 
 class Outcome(StrEnum):
@@ -27,6 +32,8 @@ class Outcome(StrEnum):
 
     RESULT = "result"
     ERROR = "error"
+    RESUMED = "resumed"
+    """A result that a person gave in place of an error."""
     GIVEN_UP = "given_up"
     """The body withdrew from it: a durable time-out, or a canceled branch."""
 
@@ -71,7 +78,10 @@ class Wait:
 
     key: StepKey
     kind: RecordKind
-    due_at: datetime
+    due_at: datetime | None
+    """None for one that only a name ends."""
+    topic: str | None = None
+    """What ends it by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,12 @@ from outlast.ids import jitter
 from outlast.limits import CONCURRENCY_MAX
 from outlast.run import Progress
 from outlast.scope import STEP
+from outlast.step import Step
 from outlast.this_step import StepAttempt
 
 from .activity import Activities
 from .call import Call
+from .effecting import Committed, Conclusion, Effecting, Effects
 from .process_step import ProcessFailedError, run_in_process
 from .store import ClaimedRun, StepCheckpoint
 from .transacting import Transacting, Transactions
@@ -52,6 +54,7 @@ class Performer:
         services: Callable[[], Any],
         now: Callable[[], datetime],
         transactions: Transactions | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self._threads = ThreadPoolExecutor(min(concurrency * 2, CONCURRENCY_MAX), thread_name_prefix="outlast-step")
         self._events = events
@@ -59,6 +62,7 @@ class Performer:
         self._services = services
         self._now = now
         self._transactions = transactions
+        self._effects = effects
         self._tasks: dict[Call, tuple[str, asyncio.Task[None]]] = {}
         self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
         self._ending: dict[str, set[Call]] = {}
@@ -116,16 +120,19 @@ class Performer:
             if not driver.checkpoints.has_room:
                 await driver.checkpoints.wait_for_room()
             step = call.step.step
-            kept: Kept[StepCheckpoint] | None = None
+            conclusion: Conclusion | None = None
             if call.step.on is not None:
-                kept = await self._transact(call, attempt, driver)
+                conclusion = await self._transact(call, attempt, driver)
+                value = None
+            elif call.step.effect is not None:
+                conclusion = await self._affect(call, attempt, driver)
                 value = None
             elif step.is_plain:
                 args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
                 value = await step.function(*args, **kwargs)
             else:
                 value = await self._run(call, attempt)
-            result = step.signature.result.encode(value, step.result_field) if kept is None else kept.result
+            result = step.signature.result.encode(value, step.result_field) if conclusion is None else ""
             self._forget(call, attempt)
         except asyncio.CancelledError as error:
             self._forget(call, attempt)
@@ -137,10 +144,10 @@ class Performer:
                 failure = _failure_of(error)
                 driver.attempt_failed(call, failure, started_at, self._retry_in(call, failure, error))
         else:
-            if kept is None:
+            if conclusion is None:
                 driver.attempt_succeeded(call, result, started_at)
             else:
-                driver.transaction_kept(call, kept, started_at)
+                conclusion.tell(driver, call, started_at)
 
     def _forget(self, call: Call, attempt: StepAttempt[Any]) -> None:
         """An attempt has ended, before the driver is told how."""
@@ -181,7 +188,19 @@ class Performer:
             return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
         return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)
 
-    async def _transact(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Kept[StepCheckpoint]:
+    async def _affect(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Conclusion:
+        assert self._effects is not None  # a worker always has them
+
+        async def run(step: Step[..., Any], function: Callable[[], Any], timeout: timedelta) -> Any:
+            if step.is_async:
+                return await self._run_coroutine(function(), call, timeout)
+            return await self._run_thread(function, call, attempt, timeout)
+
+        effecting = Effecting(self._effects, driver, call, attempt, run)
+        call.transacting = effecting
+        return await effecting.run()
+
+    async def _transact(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Committed:
         assert call.step is not None  # as in _attempt
         assert self._transactions is not None  # a worker always has them
         borrowing, timeout = borrowing_of(call.step.on), call.step.step.options.timeout
@@ -194,7 +213,7 @@ class Performer:
             kept = await transacting.run_awaited(borrowing)
         else:
             kept = await self._run_coroutine(transacting.run_awaited(borrowing), call, timeout)
-        return kept
+        return Committed(kept)
 
     async def _run_coroutine(self, coroutine: Any, call: Call, timeout: timedelta) -> Any:
         try:
@@ -224,8 +243,8 @@ class Performer:
         if not done:
             self.linger(attempt.run_id, thread)
             raise StepStuckError(str(call.key), call.attempts + 1, capture(_timed_out(call, timeout)))
-        if call.step is not None and call.step.on is not None and waiter.exception() is None:
-            return waiter.result()  # late, and committed
+        if call.step is not None and (call.step.on is not None or call.step.effect is not None) and waiter.exception() is None:
+            return waiter.result()  # late, and committed; or late, and still the current attempt
         raise _timed_out(call, timeout)
 
     def linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:

@@ -53,12 +53,13 @@ class Recorder:
         self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), lambda landing, error: on_landing(record, landing, error))
         return None
 
-    def place(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
-        """Return the record of a transaction, which the transaction writes itself; a later try of it has the same place."""
+    def place(self, call: Call, result: str | None, started_at: datetime, error: Failure | None = None, attempts: int | None = None) -> StepCheckpoint:
+        """Return the record of a transaction or an effect, which writes it itself; a later try of it has the same place."""
         if call.seq is None:
             call.seq = self._replay.join_flush()
-        now = self._clock()
-        record = Record(call.key, call.seq, call.kind, Outcome.RESULT, call.digest, call.attempts + 1, now, result, None, started_at)
+        now, made = self._clock(), call.attempts + 1 if attempts is None else attempts
+        outcome = Outcome.RESULT if error is None else Outcome.ERROR
+        record = Record(call.key, call.seq, call.kind, outcome, call.digest, made, now, result, error, started_at)
         was_open = call.was_reported or call.open is not NOT_STARTED or now - started_at >= ACTIVITY_EVERY / 2
         return StepCheckpoint(self._hold, self._generation, record, was_open)
 

@@ -32,6 +32,9 @@ from outlast.step_key import StepKey
 
 from .history import FailedAttempt, History, LastProgress, Outcome, Record, RecordKind, Wait
 
+_BOUND_BY_ARGUMENTS = (RecordKind.TRANSACTION, RecordKind.EFFECT)
+"""What was done with other arguments is another thing, and never passes for this one."""
+
 
 class Found(Enum):
     """What a call finds when it is first awaited."""
@@ -123,7 +126,7 @@ class Replay:
             raise HistoryMismatchError(f"{record.key} as a {record.kind}", f"{record.key} as a {kind}")
         if record.digest == digest or record.outcome is Outcome.GIVEN_UP:
             return
-        if self._is_binding(record) and (kind is RecordKind.TRANSACTION or self._occurrences(record.key.name) > 1):
+        if self._is_binding(record) and (kind in _BOUND_BY_ARGUMENTS or self._occurrences(record.key.name) > 1):
             recorded, given = record.digest or "of none", digest or "of none"
             raise HistoryMismatchError(f"{record.key} with other arguments (digest {recorded})", f"{record.key} with digest {given}")
         self.warnings.append(f"step {record.key} was recorded with other arguments; its recorded result was used")

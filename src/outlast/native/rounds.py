@@ -26,9 +26,10 @@ from outlast.limits import (
     WORKERS_FORGOTTEN_AFTER,
 )
 
-from .driver import NativeDriver, Phase
+from .driver import NativeDriver
 from .ending import canceled, overdue
 from .patience import wait_until_set
+from .phase import Phase
 from .runtime import Runtime
 from .store import Flagged
 

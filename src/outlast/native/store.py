@@ -18,6 +18,7 @@ import msgspec
 from outlast.database.transaction import Answer, Transaction
 from outlast.failure import Failure
 from outlast.native.history import FailedAttempt, History, Record, Wait
+from outlast.native.mailbox import Mailbox
 from outlast.native.upkeep import Upkeep
 from outlast.run import CancelOutcome, RunStatus, RunView, StepView
 from outlast.step_key import StepKey
@@ -154,7 +155,8 @@ class RunCheckpoint(msgspec.Struct, frozen=True, gc=False):
     due_at: datetime | None = None
     """When a waiting run comes due; None with `waiting` means by name only, and with `pending` now."""
     waits: tuple[Wait, ...] = ()
-    """Open waits to be registered; one that is registered already keeps its instant."""
+    """Open waits to be registered; one that is registered already keeps its instant while it waits for the same name. Where a signal is
+    on one of their topics already, the run is `pending` at once."""
     attempts: int = 0
     """The run's count after this."""
     output: str | None = None
@@ -279,6 +281,8 @@ class Look(NamedTuple):
     now: datetime
     has_overdue: bool = False
     """A run that nobody holds has reached its deadline."""
+    has_undelivered: bool = False
+    """A signal was sent, and not everybody who waits for it was woken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +294,8 @@ class RunFilter:
     queue: str | None = None
 
 
-class Store(Upkeep, Protocol):
-    """The native engine's tables; `Upkeep` has what operators do to queues and to what is over.
+class Store(Upkeep, Mailbox, Protocol):
+    """The native engine's tables; `Upkeep` has what operators do to queues and to what is over, `Mailbox` what is waited for by name.
 
     Both databases pass the same suite, `outlast.testing.store_suite`.
     """
@@ -403,6 +407,14 @@ class Store(Upkeep, Protocol):
 
         Where the database holds the locks that prove life, a watcher's listing looks at them too.
         """
+        ...
+
+    def find_death(self, tx: Transaction, worker_id: int) -> datetime | None:
+        """Return when a worker was proven dead; None for one that lives, was stopped, or is only silent."""
+        ...
+
+    def is_claimed(self, tx: Transaction, hold: Hold) -> bool:
+        """Tell whether a claim of any worker is current: the run is running under this token. Nothing is locked."""
         ...
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:

@@ -23,11 +23,11 @@ class OldRun(NamedTuple):
     is_old: bool
     """It was accepted before the cutoff. Ids are ordered by when they were made: where no run of a page was, the walk is over."""
     is_prunable: bool
-    """It was over before the cutoff, and is no dead letter that is to be kept."""
+    """It was over before the cutoff, and is nothing that is to be kept."""
     is_kept: bool
-    """It was over before the cutoff, and is a dead letter that is to be kept."""
+    """It was over before the cutoff, and is kept: a dead letter, or an effect of it may have been done and nobody knows."""
     records: int
-    """What hangs on a prunable one, records and failed attempts."""
+    """What hangs on a prunable one: records, failed attempts and operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,8 @@ class Upkeep(Protocol):
 
     def delete_runs(self, tx: Transaction, run_ids: Sequence[str], older_than: timedelta, *, dead_letters: bool, now: datetime | None = None) -> int:
         """Delete those of these runs that still may be pruned, with all that hangs on them but their keys; return how many.
+
+        Operations of effects go with their run, but for those whose key the user gave.
 
         On PostgreSQL a run that somebody else has locked stays. Nothing that hangs on a run is ever deleted without it.
         """

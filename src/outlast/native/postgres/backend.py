@@ -1,6 +1,8 @@
 """The native engine's parts on one PostgreSQL database, put together. Nothing is connected before it is used."""
 
 from outlast.database.postgres import PostgresDatabase
+from outlast.decisions.postgres import PostgresDecisionStore
+from outlast.ledger.postgres import PostgresLedgerStore
 from outlast.limits import CONNECTIONS_MAX
 from outlast.native.backend import Backend
 
@@ -19,6 +21,8 @@ def postgres_backend(url: str, *, direct_url: str | None = None, connections: in
         database=database,
         schema=PostgresSchema(database),
         store=PostgresStore(),
+        ledger=PostgresLedgerStore(),
+        decisions=PostgresDecisionStore(),
         keeping=Keeping(),
         liveness=PostgresLiveness(database),
         wakes=PostgresWakes(database),

@@ -7,8 +7,10 @@ from typing import Any
 
 from outlast.database.transaction import Answer, Rows, Transaction
 from outlast.native.encoding import batch_to_json, failure_to_json
+from outlast.native.history import WAITING_BY_NAME
 from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, RunCheckpoint, StepCheckpoint
 
+from .mailbox import lock_topics, parked_by_name, wake_parked
 from .parameters import SQL, key_columns
 from .transition import change_runs, checkpoint_columns, retire_records
 
@@ -23,6 +25,8 @@ class Committing:
         sent: list[Sent] = []
         if steps:
             sent.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([step_columns(each) for each in steps])}), steps))
+            if heard := [place_columns(each) for each in steps if each.was_open and each.record.kind in WAITING_BY_NAME]:
+                tx.run(SQL["delete_heard"], {"batch": batch_to_json(heard)})
             if was_open := [place_columns(each) for each in steps if each.was_open]:
                 tx.run(SQL["close_calls"], {"batch": batch_to_json(was_open)})
         if failures:
@@ -81,7 +85,11 @@ def _refused(rows: Rows, sent: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 
 def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | None) -> Rows:
+    if parked := parked_by_name(changes):
+        lock_topics(tx, [topic for each in parked for topic in each["topics"]])
     rows = change_runs(tx, [checkpoint_columns(each) for each in changes], now)
+    if parked:
+        wake_parked(tx, parked, now)
     retire_records(tx, [(each.hold.run_id, each.hold.token, each.retire) for each in changes if each.retire is not None])
     return rows
 

@@ -1,4 +1,4 @@
-"""Transition: the one way in which a run's status changes after its claim, whoever asks for it.
+"""Transition: the one way in which a run's status changes after its claim, whoever asks for it; wakes by time and by name apart.
 
 The caller says which status and token it saw; what does not fit is not changed, and is absent from the answer.
 """
@@ -18,9 +18,15 @@ from outlast.step_key import StepKey
 from .parameters import SQL, key_columns
 
 
+_WITHOUT_SUCCESS = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.DEAD})
+
+
 def change_runs(tx: Transaction, changes: Sequence[dict[str, Any]], now: datetime | None) -> Rows:
     """Change runs, and return id, token and lane of each that was changed."""
-    return tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
+    rows = tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
+    if ended := [{"id": change["id"], "token": change["token"]} for change in changes if change["status"] in _WITHOUT_SUCCESS]:
+        tx.run(SQL["withdraw_questions"], {"batch": batch_to_json(ended), "now": now})
+    return rows
 
 
 def retire_records(tx: Transaction, records: Sequence[tuple[str, int | None, StepKey]]) -> None:
@@ -45,7 +51,7 @@ def checkpoint_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
     if checkpoint.status.is_terminal and checkpoint.idempotency_key is not None:
         columns["key"] = checkpoint.idempotency_key
     if checkpoint.waits:
-        columns["waits"] = [key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at} for wait in checkpoint.waits]
+        columns["waits"] = [key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at, "topic": wait.topic} for wait in checkpoint.waits]
     return columns | _body_columns(checkpoint)
 
 

@@ -27,8 +27,9 @@ class Claiming(Tables):
     def look(self, tx: Transaction, lanes: Sequence[int], now: datetime | None = None) -> Look:
         at = self._now(now)
         row = tx.run(self._sql["look"], {"lanes": batch_to_json(lanes), "now": at}).first()
-        has_pending, next_due_at, has_overdue = row or (0, None, 0)
-        return Look(bool(has_pending), next_due_at is not None and next_due_at <= at, from_number_or_none(next_due_at), from_number(at), bool(has_overdue))
+        has_pending, next_due_at, has_overdue, has_undelivered = row or (0, None, 0, 0)
+        has_due = next_due_at is not None and next_due_at <= at
+        return Look(bool(has_pending), has_due, from_number_or_none(next_due_at), from_number(at), bool(has_overdue), bool(has_undelivered))
 
     def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         asked = self._asked(limit, with_suspects, now)

@@ -50,6 +50,10 @@ class Ending(Tables):
             run_ids = {"run_ids": batch_to_json(sorted(hold.run_id for hold in ended))}
             tx.run(self._sql["delete_waits"], run_ids)
             tx.run(self._sql["delete_activity"], run_ids)
+        if without_success := sorted(end.hold.run_id for end in ends if end.status is not RunStatus.SUCCEEDED and end.hold in ended):
+            run_ids = {"run_ids": batch_to_json(without_success)}
+            tx.run(self._sql["withdraw_decisions"], {**run_ids, "now": now})
+            tx.run(self._sql["delete_signals"], run_ids)
         return ended
 
     def _keep_ends(self, tx: Transaction, ends: Sequence[End]) -> None:

@@ -2,8 +2,10 @@
 `SkippingEngine` on one new database and one clock at each call of a test, and `capabilities`, from which skips follow."""
 
 from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
+from .asking import AskingSuite, SharedKeysSuite
 from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
+from .effects import EffectsSuite, ReconcilingSuite
 from .operating import OperatingSuite
 from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite
@@ -23,6 +25,10 @@ class EngineSuite(
     DeadlinesSuite,
     StepsSuite,
     RetriesSuite,
+    EffectsSuite,
+    ReconcilingSuite,
+    AskingSuite,
+    SharedKeysSuite,
     AttemptsSuite,
     ServicesSuite,
     SleepingSuite,

@@ -6,6 +6,7 @@ from .claiming import ClaimingSuite
 from .committing import CommittingSuite
 from .history import HistorySuite
 from .mixing import MixingSuite
+from .naming import NamingSuite, QuestionsSuite
 from .orphans import OrphansSuite
 from .pruning import PruningSuite
 from .reading import ReadingSuite
@@ -20,6 +21,8 @@ class StoreSuite(
     HistorySuite,
     CommittingSuite,
     MixingSuite,
+    NamingSuite,
+    QuestionsSuite,
     TimersSuite,
     WorkersSuite,
     OrphansSuite,

@@ -27,7 +27,7 @@ WITH ended AS MATERIALIZED (
 ),
 ended_waits AS (
     DELETE FROM outlast.wait w USING ended e
-    WHERE e.kind IN ('sleep', 'timeout') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
+    WHERE e.kind IN ('sleep', 'timeout', 'effect') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
 )
 DELETE FROM outlast.activity a USING ended e
 WHERE a.run = e.run AND a.generation = e.generation AND a.path = e.path AND a.name = e.name AND a.number = e.number
@@ -51,7 +51,8 @@ WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
 RETURNING run, outlast.step_failure.token, outlast.step_failure.generation, path, name, number, attempt
 
 -- THE statement that changes a run's status after its claim, and the only one that ends a run, with all that follows from
--- an end: what the body left, the key's last word, waits and activity withdrawn. Everything goes by primary key. Rows are
+-- an end: what the body left, the key's last word, waits and activity withdrawn. A run that waits for a time only, such as one that
+-- backs off, waits for no name any more; a wait that is there keeps its instant while it has the same name. Everything goes by primary key. Rows are
 -- locked in the batch's order, which is by id; a stranger's lock is waited for no longer than lock_timeout. `found` is the
 -- status that the caller saw. A suspect that recorded or reported something since its last loss is none any more. What it
 -- returns was changed.
@@ -92,14 +93,18 @@ keys AS (
     UPDATE outlast.run_key k SET ended_status = c.status
     FROM changed c(run) WHERE c.is_over AND k.kind = c.kind AND k.key = c.key AND k.run = c.run
 ),
-old_waits AS (DELETE FROM outlast.wait w USING changed c(run) WHERE c.is_over AND w.run = c.run),
+old_waits AS (
+    DELETE FROM outlast.wait w USING changed c(run) WHERE w.run = c.run AND (c.is_over OR (c.status = 'waiting' AND c.waits IS NULL AND w.topic IS NOT NULL))
+),
 old_activity AS (DELETE FROM outlast.activity a USING changed c(run) WHERE c.is_over AND a.run = c.run),
 new_waits AS (
-    INSERT INTO outlast.wait (run, generation, path, name, number, kind, due_at)
-    SELECT c.run, c.generation, w.path, w.name, w.number, w.kind, w.due_at
-    FROM changed c(run) CROSS JOIN LATERAL json_to_recordset(c.waits) AS w(path text, name text, number bigint, kind text, due_at timestamptz)
+    INSERT INTO outlast.wait AS w (run, generation, path, name, number, kind, due_at, topic)
+    SELECT c.run, c.generation, n.path, n.name, n.number, n.kind, n.due_at, n.topic
+    FROM changed c(run)
+    CROSS JOIN LATERAL json_to_recordset(c.waits) AS n(path text, name text, number bigint, kind text, due_at timestamptz, topic text)
     WHERE c.waits IS NOT NULL
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (run, generation, path, name, number) DO UPDATE SET topic = excluded.topic, due_at = excluded.due_at
+    WHERE w.topic IS DISTINCT FROM excluded.topic
 )
 SELECT c.run, c.token, c.lane FROM changed c(run)
 

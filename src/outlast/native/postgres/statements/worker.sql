@@ -103,3 +103,11 @@ WHERE l.id IN (
     SELECT unnest(w.lanes) FROM outlast.worker w
     WHERE coalesce(w.ended_at, w.lease_until) > coalesce(%(now)s::timestamptz, clock_timestamp()) - %(lived_within)s::interval
 )
+
+-- When a worker was proven dead, by its lock; none for one that lives, was stopped or is only silent. Primary key.
+-- name: find_death
+SELECT ended_at FROM outlast.worker WHERE id = %(worker)s::bigint AND "end" = 'dead' AND NOT is_alive
+
+-- Whether a claim is current. Primary key, no lock: who asks acts for another run.
+-- name: find_claim
+SELECT 1 FROM outlast.run WHERE id = %(run)s::uuid AND token = %(token)s::bigint AND status = 'running'

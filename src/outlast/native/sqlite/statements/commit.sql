@@ -75,13 +75,14 @@ WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run
 AND (outlast_run.cancel_requested_at IS NULL OR new.passes_cancel)
 RETURNING id, token;
 
--- Registers open waits of runs that were just parked; one that is there keeps its instant. Primary key.
+-- Registers open waits of runs that were just parked; one that is there keeps its instant while it has the same name. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: insert_waits
-INSERT INTO outlast_wait (run, generation, path, name, number, kind, due_at)
-SELECT value ->> 'run', value ->> 'generation', value ->> 'path', value ->> 'name', value ->> 'number', value ->> 'kind', value ->> 'due_at'
+INSERT INTO outlast_wait (run, generation, path, name, number, kind, due_at, topic)
+SELECT value ->> 'run', value ->> 'generation', value ->> 'path', value ->> 'name', value ->> 'number', value ->> 'kind', value ->> 'due_at', value ->> 'topic'
 FROM json_each(:batch) WHERE true
-ON CONFLICT (run, generation, path, name, number) DO NOTHING;
+ON CONFLICT (run, generation, path, name, number) DO UPDATE SET topic = excluded.topic, due_at = excluded.due_at
+WHERE outlast_wait.topic IS NOT excluded.topic;
 
 -- Notes what a run that was just let go, and is not over, says of itself. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.

@@ -1,0 +1,423 @@
+"""Effecting: one effect of one claim, from what the ledger says of it until it is recorded, parked or failed.
+
+Theory of operation. A loop of two halves. `Book.take` finds out, in one transaction, what is next: the operation is done; an
+attempt has just begun; an attempt is there without a result; a person was asked, or has answered. What is done then ends
+in a conclusion for the driver, or leads to another take. The plan and the attempt are durable before `perform` is called,
+and an attempt of which nobody knows the outcome is reconciled before anything else is done.
+
+A result and the record of the call are committed together. An unknown outcome of that commit is resolved by reading the
+record. An attempt that a take has begun in a commit of unknown outcome was performed by nobody, and is performed.
+
+A function that goes on in a thread after nobody waits for it offers its result to the ledger by itself: it is believed
+while its attempt is the current one and the claim is too, and otherwise kept beside the attempt, with a warning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from outlast.database.borrowed import Kept
+from outlast.database.transaction import Refusal, RefusedError, Transaction
+from outlast.decision import decision_topic
+from outlast.effect import Attempt, Done, Effect, NotDone, Unsure, Verdict
+from outlast.errors import CommitUnknownError, HistoryMismatchError, LeaseLostError, OperationConflictError, OutlastError, PayloadError, StepStuckError
+from outlast.events import Events
+from outlast.failure import Failure, capture
+from outlast.ids import jitter, run_id
+from outlast.ledger.operation import Await, Change, InProgress, OperationAttempt, OperationChange, OperationName, Owner, Plan, Reconcile, Return
+from outlast.ledger.verdict import checked_verdict, disbelieved_for, failure_of, is_not_done, retry_in
+from outlast.limits import OPERATION_POLL
+from outlast.step import Step
+from outlast.this_step import StepAttempt
+
+from .backend import Backend
+from .book import Begun, Book, Decided, OperationMovedError, Taken
+from .calls import Backoff, Calls, is_passing
+from .store import StepCheckpoint
+
+if TYPE_CHECKING:
+    from .call import Call
+    from .driver import NativeDriver
+
+R = TypeVar("R")
+logger = logging.getLogger("outlast")
+
+
+class Run(Protocol):
+    """Calls a function of the application's, as a coroutine or on a thread, until its time-out; the performer's."""
+
+    def __call__(self, step: Step[..., Any], function: Callable[[], Any], timeout: timedelta, /) -> Awaitable[Any]: ...
+
+
+class Effects:
+    """What the effects of one worker share."""
+
+    def __init__(self, backend: Backend, calls: Calls, events: Events, at: Callable[[], datetime | None], spawn: Callable[..., object]) -> None:
+        self.backend = backend
+        self.calls = calls
+        self.events = events
+        self.at = at
+        self.spawn = spawn
+
+
+# --- conclusions --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction has committed, with the record of its call or apart from it."""
+
+    kept: Kept[StepCheckpoint]
+
+    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
+        driver.record_kept(call, self.kept, started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The call has its record."""
+
+    checkpoint: StepCheckpoint
+
+    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
+        driver.record_kept(call, Kept(self.checkpoint.record.result or "null", self.checkpoint), started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt is known not to have been done; another follows after the delay. Without one the call fails."""
+
+    failure: Failure
+    delay: timedelta | None
+
+    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
+        driver.attempt_failed(call, self.failure, started_at, self.delay)
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nothing can be known or done before an instant."""
+
+    due_at: datetime
+
+    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
+        driver.wait_until(call, self.due_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Nothing can be done before a person has answered; `due_at` for a question that another run may have put."""
+
+    decision: str
+    due_at: datetime | None
+
+    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
+        driver.wait_for_topic(call, decision_topic(self.decision), self.due_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The code asks for another operation than the one that is planned here."""
+
+    error: HistoryMismatchError
+
+    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
+        driver.fail(self.error)
+
+
+Conclusion = Committed | Recorded | Failed | Later | Asked | Mismatch
+
+
+class Effecting:
+    """One effect call in one claim, until its next conclusion."""
+
+    def __init__(self, effects: Effects, driver: NativeDriver, call: Call, attempt: StepAttempt[Any], run: Run) -> None:
+        assert call.step is not None and call.step.effect is not None  # noqa: PT018 - one fact: only effects come here
+        self._effects = effects
+        self._driver = driver
+        self._call = call
+        self._step_attempt = attempt
+        self._run_function = run
+        self._effect: Effect[..., Any] = call.step.effect
+        self._arguments = call.step.arguments
+        self._started_at = driver.clock()
+        self._name = OperationName(self._effect.name, self._effect.options.key or derived_key(driver, call))
+        claim = driver.claim
+        self._owner = Owner(claim.id, claim.generation, str(call.key), claim.token, driver.checkpoints.worker_id)
+        plan = Plan(self._name, self._arguments, call.step.digest, self._owner)
+        self._book = Book(effects.backend, claim.hold, plan, self._effect, effects.at)
+        self._abandoned = threading.Event()
+        self.may_commit = False
+        """Its record is being committed, and nothing that is decided here can stop it."""
+
+    async def run(self) -> Conclusion:
+        """Go on as far as possible. Raises `LeaseLostError` when the claim is not current, and what cannot be helped."""
+        backoff = Backoff()
+        self._decode_arguments()  # what cannot be read is found before anything is planned
+        while True:
+            try:
+                conclusion = await self._go_on(await self._take())
+            except OperationMovedError:
+                logger.debug("operation %s of run %s has moved: looked at anew", self._name.key, self._owner.run)
+                await asyncio.sleep(backoff.next())
+            except OperationConflictError as error:
+                return self._conflict(error)
+            except asyncio.CancelledError:
+                self._abandoned.set()
+                raise
+            else:
+                if conclusion is not None:
+                    return conclusion
+
+    def _conflict(self, error: OperationConflictError) -> Conclusion:
+        if self._effect.options.key is None:
+            return Mismatch(HistoryMismatchError(f"{self._call.key} with other arguments", f"{self._call.key}"))
+        return Failed(capture(error, is_final=True), None)
+
+    async def _take(self) -> Taken:
+        new_id = run_id()
+        taken, in_doubt = await self._write("take_effect", lambda tx: self._book.take(tx, new_id))
+        match taken.move:
+            case Reconcile(attempt) if in_doubt and attempt.outcome is None and attempt.run_token == self._owner.token:
+                return Taken(Begun(attempt), taken.operation)
+        return taken
+
+    async def _go_on(self, taken: Taken) -> Conclusion | None:
+        """Do what is next; None to take again."""
+        match taken.move:
+            case Begun(attempt):
+                return await self._perform(attempt)
+            case Reconcile(attempt):
+                return await self._reconcile(attempt, taken)
+            case Return(result):
+                return await self._record([], attempts=_number_of(taken), result=result)
+            case Decided(answered, decision):
+                change = OperationChange(self._name, answered.change, self._owner, _number_of(taken), result=answered.result, error=answered.error)
+                return await self._record([change], attempts=_number_of(taken), result=answered.result, error=answered.error, decision=decision)
+            case Await(decision):
+                return self._asked(decision)
+            case InProgress():
+                return Later(self._driver.clock() + OPERATION_POLL)
+        raise AssertionError(f"a move that nobody knows: {taken.move}")
+
+    def _asked(self, decision: str) -> Asked:
+        """Of a key that runs share the question may have been put by another one, with whose end it is withdrawn: look again by oneself."""
+        return Asked(decision, None if self._effect.options.key is None else self._driver.clock() + 12 * OPERATION_POLL)
+
+    # --- performing --------------------------------------------------------------------------------------------------------
+    async def _perform(self, attempt: OperationAttempt) -> Conclusion | None:
+        step, events = self._effect.step, self._effects.events
+        events.emit("effect_attempt_started", run=self._owner.run, effect=self._name.effect, attempt=attempt.number, token=attempt.token)
+        try:
+            value = await self._call_function(step, (), attempt, on_late=partial(self._offer, attempt))
+            result = step.signature.result.encode(value, step.result_field)
+        except asyncio.CancelledError:
+            if self._call.is_stopped:
+                self._effects.spawn(self._note_cut_off(attempt))
+                raise
+            return await self._after_error(attempt, asyncio.CancelledError("the effect canceled itself"))
+        except BaseException as error:
+            return await self._after_error(attempt, error)
+        events.emit("effect_performed", run=self._owner.run, effect=self._name.effect, attempt=attempt.number)
+        return await self._record([self._change(Change.RESULT, attempt, result=result)], attempts=attempt.number, result=result)
+
+    async def _after_error(self, attempt: OperationAttempt, error: BaseException) -> Conclusion | None:
+        failure = failure_of(error)
+        if is_not_done(self._effect, error):
+            return await self._not_done(attempt, failure, error)
+        is_stuck = isinstance(error, StepStuckError)
+        if is_stuck:
+            self._abandoned.set()
+        await self._note("note_effect", [self._change(Change.DOUBT, attempt, error=failure)])
+        if is_stuck:
+            raise error
+        return None
+
+    async def _not_done(self, attempt: OperationAttempt, failure: Failure, error: BaseException) -> Conclusion:
+        """An attempt failed and nothing was done: another one by the policy, or the end."""
+        changes = [self._change(Change.NOT_DONE, attempt, error=failure)]
+        delay = retry_in(self._effect, error, failure, self._call.attempts + 1, jitter())
+        if delay is not None:
+            await self._note("note_effect", changes)
+            return Failed(failure, delay)
+        changes.append(self._change(Change.GIVE_UP, attempt, error=failure))
+        return await self._record(changes, attempts=attempt.number, error=failure)
+
+    async def _note_cut_off(self, attempt: OperationAttempt) -> None:
+        """The body, or the worker, gave the attempt up in the middle: whoever looks at the operation sees that it is over."""
+        try:
+            await self._effects.calls.write("note_effect", lambda tx: self._book.note(tx, [self._change(Change.DOUBT, attempt)]))
+        except OutlastError as error:
+            logger.debug("that attempt %d of %s was cut off is not noted: %s", attempt.number, self._name.key, error)
+
+    # --- reconciling -------------------------------------------------------------------------------------------------------
+    async def _reconcile(self, attempt: OperationAttempt, taken: Taken) -> Conclusion | None:
+        if self._effect.reconciler is None:
+            return await self._ask(taken, "it has no reconciler")
+        try:
+            verdict = checked_verdict(self._effect, await self._call_function(self._effect.reconciler, (), attempt))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            return await self._reconcile_failed(taken, error)
+        self._effects.events.emit("effect_reconciled", run=self._owner.run, effect=self._name.effect, attempt=attempt.number, verdict=type(verdict).__name__)
+        return await self._believe(verdict, attempt, taken)
+
+    async def _believe(self, verdict: Verdict[Any], attempt: OperationAttempt, taken: Taken) -> Conclusion | None:
+        match verdict:
+            case Done(value):
+                try:
+                    result = self._effect.step.signature.result.encode(value, self._effect.step.result_field)
+                except PayloadError as error:
+                    return await self._ask(taken, f"its reconciler found it done, with a result that cannot be kept: {error}")
+                return await self._record([self._change(Change.FOUND_DONE, attempt, result=result)], attempts=attempt.number, result=result)
+            case NotDone():
+                now = self._driver.clock()
+                wait = disbelieved_for(verdict, attempt, now, taken.died_at)
+                if wait:
+                    return Later(now + wait)
+                if attempt.error is not None:  # it ended with an error, and counts
+                    return await self._not_done(attempt, attempt.error, verdict)
+                await self._note("note_effect", [self._change(Change.NOT_DONE, attempt)])
+                return None
+            case Unsure(reason):
+                return await self._ask(taken, reason)
+
+    async def _reconcile_failed(self, taken: Taken, error: Exception) -> Conclusion:
+        """The reconciler itself raised: it is asked again by the effect's policy, and then a person is."""
+        policy, failures = self._effect.step.options.retry, taken.operation.reconciles + 1
+        if isinstance(error, StepStuckError) or policy.is_exhausted(failures, capture(error)):
+            return await self._ask(taken, f"its reconciler raised {capture(error)}")
+        await self._note_with("note_effect", lambda tx: self._book.count_reconcile(tx, taken.operation))
+        return Later(self._driver.clock() + policy.delay(failures, jitter()))
+
+    async def _ask(self, taken: Taken, reason: str) -> Conclusion:
+        new_id = run_id()
+        await self._note_with("ask_effect", lambda tx: self._book.ask(tx, taken.operation, new_id, reason))
+        self._effects.events.emit("decision_opened", run=self._owner.run, effect=self._name.effect, decision=new_id)
+        return self._asked(new_id)
+
+    # --- calling the application ---------------------------------------------------------------------------------------------
+    def _decode_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        step = self._effect.step
+        return step.signature.decode_arguments(self._arguments, step.arguments_field)
+
+    async def _call_function(
+        self, step: Step[..., Any], given: tuple[Any, ...], attempt: OperationAttempt, on_late: Callable[[Any], None] | None = None
+    ) -> Any:
+        """Call `perform` or `reconcile`; what a thread returns after nobody waits for it goes to `on_late`."""
+        args, kwargs = self._decode_arguments()
+        seen: Attempt[Any] = Attempt(self._step_attempt, key=self._name.key, number=attempt.number, token=attempt.token)
+
+        def call() -> Any:
+            value = step.function(seen, *given, *args, **kwargs)
+            if on_late is not None and not step.is_async and self._abandoned.is_set():
+                on_late(value)
+            return value
+
+        return await self._run_function(step, call, self._effect.timeout)
+
+    def _offer(self, attempt: OperationAttempt, value: Any) -> None:
+        """Offer a result that nobody waits for; called on the thread that it was computed on."""
+        step, change = self._effect.step, None
+        try:
+            result = step.signature.result.encode(value, step.result_field)
+            change = self._change(Change.FOUND_DONE, attempt, result=result)
+            is_believed = self._effects.calls.write_blocking("record_late", lambda tx: self._book.record_late(tx, change, attempt, result))
+        except OutlastError as error:
+            logger.warning("attempt %d of effect %s ended late, and its result is lost: %s", attempt.number, self._name.effect, error)
+            return
+        if not is_believed:
+            logger.warning(
+                "attempt %d of effect %s (run %s) ended late: its result is refused, and kept beside the attempt",
+                attempt.number,
+                self._name.effect,
+                self._owner.run,
+            )
+            self._effects.events.emit("late_result_refused", run=self._owner.run, effect=self._name.effect, attempt=attempt.number)
+
+    # --- writing -----------------------------------------------------------------------------------------------------------
+    def _change(self, change: Change, attempt: OperationAttempt, *, result: str | None = None, error: Failure | None = None) -> OperationChange:
+        return OperationChange(self._name, change, self._owner, attempt.number, result=result, error=error)
+
+    async def _note(self, name: str, changes: list[OperationChange]) -> None:
+        await self._note_with(name, lambda tx: self._book.note(tx, changes))
+
+    async def _note_with(self, name: str, function: Callable[[Transaction], None]) -> None:
+        """Write something that is refused when it is there already: after a commit of unknown outcome that is taken for an answer."""
+        try:
+            await self._write(name, function)
+        except _DoubtfulMove:
+            logger.debug("%s of %s: an earlier try was committed", name, self._name.key)
+
+    async def _write(self, name: str, function: Callable[[Transaction], R]) -> tuple[R, bool]:
+        """Write until the database answers; also tell whether an earlier try may have been committed. Ends with the lease."""
+        backoff, in_doubt = Backoff(), False
+        while True:
+            try:
+                return await self._effects.calls.write(name, function), in_doubt
+            except OperationMovedError:
+                if in_doubt:
+                    raise _DoubtfulMove from None
+                raise
+            except OutlastError as error:
+                if not is_passing(error):
+                    raise
+                in_doubt = in_doubt or isinstance(error, CommitUnknownError)
+            await asyncio.sleep(backoff.next())
+
+    async def _record(
+        self, changes: list[OperationChange], *, attempts: int, result: str | None = None, error: Failure | None = None, decision: str | None = None
+    ) -> Conclusion:
+        """Commit the end of the call, with all that belongs to it."""
+        checkpoint = self._driver.place(self._call, result, self._started_at, error=error, attempts=attempts)
+        self.may_commit = True
+        try:
+            await self._write("record_effect", lambda tx: self._book.record(tx, changes, checkpoint, decision))
+        except (_DoubtfulMove, RefusedError, LeaseLostError) as refused:
+            if isinstance(refused, RefusedError) and refused.refusal is not Refusal.DUPLICATE:
+                self._withdraw()
+                raise
+            if not await self._is_kept(checkpoint):
+                self._withdraw()
+                if isinstance(refused, _DoubtfulMove):
+                    raise OperationMovedError from refused
+                raise
+        except OutlastError:
+            self._withdraw()
+            raise
+        self._effects.events.emit("effect_recorded", run=self._owner.run, effect=self._name.effect, step=self._owner.step)
+        return Recorded(checkpoint)
+
+    def _withdraw(self) -> None:
+        self.may_commit = False
+        self._driver.withdraw_place(self._call)
+
+    async def _is_kept(self, checkpoint: StepCheckpoint) -> bool:
+        store = self._effects.backend.store
+        backoff = Backoff()
+        while True:
+            try:
+                return bool(await self._effects.calls.read("find_effect_record", lambda tx: store.find_kept(tx, [checkpoint])))
+            except OutlastError as error:
+                if not is_passing(error):
+                    raise
+            await asyncio.sleep(backoff.next())
+
+
+class _DoubtfulMove(OutlastError):  # noqa: N818 - no fault: what was to be written is there, or somebody else was quicker
+    """A write was refused after an earlier try of it may have been committed."""
+
+
+def derived_key(driver: NativeDriver, call: Call) -> str:
+    """Return the key of an operation that belongs to one call of one run."""
+    return f"{driver.claim.id}/{driver.claim.generation}/{call.key}"
+
+
+def _number_of(taken: Taken) -> int:
+    return 0 if taken.operation.attempt is None else taken.operation.attempt.number

@@ -1,0 +1,152 @@
+"""What an engine promises about effects of which nobody can tell whether they were done, and about operations that runs share."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from outlast.context import Context
+from outlast.effect import Attempt, NotDone, Unsure, effect
+from outlast.errors import OperationConflictError, RunFailedError, UsageError
+from outlast.limits import OPERATION_POLL
+from outlast.run import RunStatus
+from outlast.task import task
+from outlast.testing.kit import SkippingEngine, wait_for_event
+
+from .effects import Provider, buying, shopping, status_of
+from .stage import Gate, Stage, StageSuite
+
+
+class AskingSuite(StageSuite):
+    """When nobody can tell, a person is asked, and the run waits without a slot."""
+
+    async def _asked(self, stage: Stage, provider: Provider, reason: str | None = "cannot tell") -> tuple[SkippingEngine, Any, str]:
+        buy = buying(provider)
+        if reason is not None:
+
+            @buy.reconcile
+            async def look(attempt: Attempt[Any], amount: int) -> Unsure:
+                return Unsure(reason)
+
+        worker = await stage.worker(shop := shopping(buy))
+        run = await worker.enqueue(shop, 4)
+        view = await stage.parked(worker, run)
+        assert (view.status, view.due_at) == (RunStatus.WAITING, None)
+        (decision,) = await worker.inspector.list_decisions(run.id)
+        assert decision.state == "open"
+        assert decision.id in (view.why or "")
+        assert (reason or "no reconciler") in decision.question
+        return worker, run, decision.id
+
+    async def test_an_answer_with_the_result_ends_it(self, stage: Stage) -> None:
+        """Nothing is done again, and the answer is used once."""
+        provider = Provider(TimeoutError("no answer"))
+        worker, run, decision = await self._asked(stage, provider)
+        await worker.operator.decide(decision, "done", result="by hand", actor="ada")
+        assert await stage.result(run) == "by hand"
+        assert len(provider.attempts) == 1
+        assert (await worker.inspector.get_decision(decision)).state == "consumed"
+
+    async def test_an_answer_for_another_attempt_begins_one(self, stage: Stage) -> None:
+        """Without a reconciler a person is asked at once; "again" is obeyed whatever the policy has left."""
+        provider = Provider(*[TimeoutError("no answer")] * 3)
+        worker, run, decision = await self._asked(stage, provider, reason=None)
+        for count in (2, 3):
+            await worker.operator.decide(decision, "again", actor="ada")
+            await stage.parked(worker, run, count=count)
+            decision = (await worker.inspector.list_decisions(run.id))[-1].id
+        await worker.operator.decide(decision, "again", actor="ada")
+        assert await stage.result(run) == "done 4"
+
+    async def test_an_answer_may_end_it_as_failed(self, stage: Stage) -> None:
+        """The body gets the person's word as the error."""
+        worker, run, decision = await self._asked(stage, Provider(TimeoutError("no answer")))
+        await worker.operator.decide(decision, "fail", note="we buy elsewhere", actor="ada")
+        with pytest.raises(RunFailedError, match="we buy elsewhere"):
+            await stage.result(run)
+        assert await status_of(worker, run.id) == "failed"
+
+    async def test_an_answer_that_does_not_fit_is_refused(self, stage: Stage) -> None:
+        """A result of another type, one that is missing and an option that is none are errors that change nothing."""
+        worker, run, decision = await self._asked(stage, Provider(TimeoutError("no answer")))
+        for option, options in (("done", {"result": 5}), ("done", {}), ("maybe", {}), ("again", {"result": "x"})):
+            with pytest.raises(UsageError):
+                await worker.operator.decide(decision, option, actor="ada", **options)
+        assert (await worker.inspector.get_decision(decision)).state == "open"
+        await worker.operator.decide(decision, "done", result="x", actor="ada")
+        with pytest.raises(UsageError, match="ada"):
+            await worker.operator.decide(decision, "again", actor="bob")
+        assert await stage.result(run) == "x"
+
+    async def test_a_question_is_on_the_attention_list_until_it_is_answered(self, stage: Stage) -> None:
+        """A person finds it there with what to do, and a cancel withdraws it."""
+        worker, run, decision = await self._asked(stage, Provider(TimeoutError("no answer")))
+        assert [one.id for one in (await worker.inspector.list_attention()).decisions] == [decision]
+        await worker.cancel(run.id, reason="enough")
+        assert (await stage.ended(run)).status is RunStatus.CANCELED
+        assert (await worker.inspector.list_attention()).decisions == ()
+        with pytest.raises(UsageError):
+            await worker.operator.decide(decision, "again", actor="ada")
+
+    async def test_a_branch_that_works_hears_the_answer_of_its_neighbour(self, stage: Stage) -> None:
+        """A run that cannot park while another branch performs goes on with the answer all the same."""
+        gate, provider = Gate(), Provider(TimeoutError("no answer"))
+        buy = buying(provider)
+
+        @task
+        async def both(ctx: Context) -> list[str]:
+            return await asyncio.gather(ctx.effect(buy, 1), ctx.step(gate.enter, "later"))
+
+        worker = await stage.worker(both)
+        run = await worker.enqueue(both)
+        await stage.within(gate.begun.wait())
+        opened = await wait_for_event(worker, "decision_opened", run=run.id)
+        await worker.operator.decide(opened.facts["decision"], "done", result="said", actor="ada")
+        await wait_for_event(worker, "effect_recorded", run=run.id)
+        gate.opened.set()
+        assert await stage.result(run) == ["said", "later"]
+
+    async def test_a_failed_effect_is_resumed_with_a_result(self, stage: Stage) -> None:
+        """What a person gives stands in for it, in the history and in the ledger."""
+        provider = Provider(*[NotDone("closed")] * 3)
+        worker = await stage.worker(shop := shopping(buying(provider)))
+        run = await worker.enqueue(shop, 1)
+        assert (await stage.ended(run)).status is RunStatus.FAILED
+        await worker.operator.resume(run.id, "by hand", actor="ada", reason="paid in cash")
+        assert await stage.result(run) == "by hand"
+        assert (len(provider.attempts), await status_of(worker, run.id)) == (3, "done")
+
+
+class SharedKeysSuite(StageSuite):
+    """A key of the user's own names one operation for every run."""
+
+    async def test_runs_that_share_a_key_share_the_effect(self, stage: Stage) -> None:
+        """Twenty runs, one attempt; each gets its result, also while it is under way elsewhere."""
+        gate, provider = Gate(), Provider()
+
+        @effect
+        async def buy(attempt: Attempt[Any], amount: int) -> str:
+            assert attempt.key == "order 7"
+            await gate.enter()
+            return provider.act(attempt)
+
+        worker = await stage.worker(shop := shopping(buy.with_options(key="order 7")))
+        runs = [await worker.enqueue(shop, 1) for _ in range(20)]
+        await stage.within(gate.begun.wait())
+        gate.opened.set()
+        await worker.settle()
+        await worker.advance(OPERATION_POLL)
+        assert {await stage.result(run) for run in runs} == {"done 1"}
+        assert gate.count == 1
+
+    async def test_other_arguments_under_a_key_are_a_conflict(self, stage: Stage) -> None:
+        """The second effect fails for good, and nothing is done."""
+        provider = Provider()
+        worker = await stage.worker(shop := shopping(buying(provider).with_options(key="order 7")))
+        assert await stage.result(await worker.enqueue(shop, 1)) == "done 1"
+        with pytest.raises(RunFailedError) as failed:
+            await stage.result(await worker.enqueue(shop, 2))
+        assert OperationConflictError.__name__ in str(failed.value)
+        assert len(provider.attempts) == 1
