@@ -2,7 +2,7 @@
 
 from outlast.blocking import BlockingEngine, BlockingRun
 from outlast.blocking_context import BlockingContext
-from outlast.connect import connect
+from outlast.connect import connect, connect_ledger
 from outlast.context import Context
 from outlast.database.borrowed.remembering import transaction_tables
 from outlast.effect import Attempt, Done, Effect, NotDone, Unsure, effect
@@ -38,7 +38,8 @@ from outlast.errors import (
     WaitTimeoutError,
 )
 from outlast.failure import Failure
-from outlast.inspector import Inspector, RunPage, WorkerView
+from outlast.inspector import Inspector, OperationView, RunPage, WorkerView
+from outlast.ledger.ledger import Ledger
 from outlast.operator import Operator
 from outlast.retry import FILES, NETWORK, RetryPolicy
 from outlast.run import CancelOutcome, Progress, Run, RunStatus, RunView, StepView
@@ -68,12 +69,14 @@ __all__ = [
     "IdempotencyConflictError",
     "Inspector",
     "LeaseLostError",
+    "Ledger",
     "LimitExceededError",
     "NotDone",
     "NotSupportedError",
     "OperationConflictError",
     "OperationInProgressError",
     "OperationUnsureError",
+    "OperationView",
     "Operator",
     "OutlastError",
     "PayloadError",
@@ -106,6 +109,7 @@ __all__ = [
     "WaitTimeoutError",
     "WorkerView",
     "connect",
+    "connect_ledger",
     "effect",
     "step",
     "task",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 
 class DecisionState(StrEnum):
@@ -53,6 +54,22 @@ class DecisionView:
     """When it was consumed, superseded or withdrawn."""
 
 
+class _NoResult:
+    """Stands for a result that was not given, apart from None, which is one."""
+
+    def __repr__(self) -> str:
+        return "NO_RESULT"
+
+
+NO_RESULT: Any = _NoResult()
+"""An answer without a result."""
+
+
 def decision_topic(decision_id: str) -> str:
     """Return the reserved topic on which a run waits for an answer."""
     return f"$decision:{decision_id}"
+
+
+def decision_of(topic: str | None) -> str | None:
+    """Return the decision whose answer comes on a topic, None for any other."""
+    return topic.removeprefix("$decision:") if topic is not None and topic.startswith("$decision:") else None

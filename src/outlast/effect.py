@@ -257,7 +257,8 @@ def effect(
         _check_first_parameter(function, declared.options.name)
         declared.supplied = 1
         made: Effect[..., Any] = Effect(declared, options)
-        _DECLARED[made.place] = made
+        if "<locals>" not in made.place:  # what a function makes has no place of its own: the next call of it makes another one there
+            _DECLARED[made.place] = made
         return made
 
     return declare if function is None else declare(function)

@@ -38,6 +38,11 @@ def worker_id() -> int:
     return secrets.randbits(62) | 1 << 61
 
 
+def caller_token() -> int:
+    """Return what tells one call of a ledger without an engine from every other: 62 random bits."""
+    return secrets.randbits(62)
+
+
 def seed() -> int:
     """Return a run's seed, from which all that is random in its body is derived."""
     return secrets.randbits(62)

@@ -113,7 +113,16 @@ DECISION_POLL = timedelta(seconds=5)  # how often a run that cannot park looks w
 COPY_TIMEOUT = timedelta(days=1)  # of one attempt of a ready-made copy or move: 100 GB at the pace of a slow disk take hours
 COPY_CHUNK_BYTES = 1 << 20  # 1 MiB: large enough for any disk's full pace, and a cancel is seen and progress told after each
 LEDGER_LEASE = timedelta(seconds=30)  # of an attempt made without an engine: as long as a worker's
+LEDGER_RENEWALS_PER_LEASE = 6  # five renewals in a row may fail
+LEDGER_POLL_MAX = timedelta(seconds=2)  # between two looks of a caller who waits for another; the first ones come sooner
+LEDGER_THREADS_MAX = 32  # effects that are plain functions, at once in one process; the others wait their turn
 ATTENTION_PAGE_MAX = 500  # rows of the attention list in one page
 QUESTION_CHARACTERS_MAX = 2_000  # what a person is asked fits a screen; what it is about is data beside it
 OPTIONS_MAX = 32  # more is not a choice but a form
 SIGNAL_BATCH = 500  # waits moved in one delivery transaction, as timers are
+TOPIC_CHARACTERS_MAX = 300  # of a name with a run's id before it; topics are index entries on both databases
+SIGNAL_BYTES_MAX = 64 << 10  # a signal is a message; what is larger is a value that somebody stores, and its name is sent
+SIGNAL_TTL = timedelta(days=7)  # how long an unheard signal is kept: over a long weekend, and not for ever
+SIGNAL_TTL_MAX = timedelta(days=366)  # what is to be kept longer belongs into a table of the application's
+WAITING_COUNTED_MAX = 1_000  # of the runs that wait for one signal, for its receipt
+UNTIL_EVERY_MIN = timedelta(seconds=1)  # a check more often than that is a busy loop with a database in it

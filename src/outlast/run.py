@@ -59,7 +59,7 @@ class StepView:
     key: str
     kind: str
     status: str
-    """`done`, `failed`, `given_up`, `retrying`, `waiting` or `in_progress`."""
+    """`done`, `failed`, `resumed` (with a result that a person gave), `given_up`, `retrying`, `waiting` or `in_progress`."""
     attempts: int
     started_at: datetime | None
     finished_at: datetime | None
@@ -68,6 +68,8 @@ class StepView:
     error: Failure | None = None
     due_at: datetime | None = None
     progress: Progress | None = None
+    topic: str | None = None
+    """What it waits for by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from outlast.context import Context
 from outlast.errors import CancelRequested, StepFailedError, UsageError
 from outlast.failure import type_name
-from outlast.native.driver import Phase
+from outlast.native.phase import Phase
 from outlast.native.ending import Ending
 from outlast.retry import RetryPolicy
 from outlast.run import RunStatus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -147,6 +148,14 @@ def duration_option(value: str | None, name: str) -> float | None:
 
 def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
+
+
+def parsed_json(text: str, name: str) -> Any:
+    """Return the value of an option or argument that is JSON. Raises `UsageError` that names it."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is no JSON ({error}): write a string with its quotes, for example '\"text\"'") from None
 
 
 def user_name() -> str:

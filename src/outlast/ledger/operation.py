@@ -264,6 +264,14 @@ def next_move(operation: Operation, caller: Owner, *, is_owner_active: bool) -> 
             return Reconcile(operation.attempt)
 
 
+def is_leased(operation: Operation) -> bool:
+    """Tell whether a caller without an engine acts for it: he renews the lease of its attempt until he has an answer."""
+    attempt = operation.attempt
+    if operation.owner.run or operation.status not in (S.PLANNED, S.ATTEMPTING, S.UNKNOWN):
+        return False
+    return attempt is not None and attempt.lease_until is not None and attempt.lease_until > operation.now
+
+
 def is_same(one: Owner, other: Owner) -> bool:
     """Tell whether two owners are one call of one claim."""
     return (one.run, one.generation, one.step, one.token) == (other.run, other.generation, other.step, other.token)

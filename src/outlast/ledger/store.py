@@ -63,7 +63,10 @@ class LedgerStore(Protocol):
         ...
 
     def renew_attempt(self, tx: Transaction, change: OperationChange, lease: timedelta, now: datetime | None = None) -> bool:
-        """Prolong the lease of an attempt without an engine; False when it is not the current one any more."""
+        """Set the lease of an attempt without an engine anew, also while its caller finds out what became of it; none at all ends it.
+
+        False when it is not the current one any more.
+        """
         ...
 
     def find_operation(self, tx: Transaction, name: OperationName, now: datetime | None = None) -> Operation | None:

@@ -25,9 +25,12 @@ class Alarms:
         seconds = max(0.0, (due_at - self._clock()).total_seconds())
         call.work = self._loop.call_later(seconds, self._ring, call, context=NO_BODY)
 
-    def look_after(self, call: Call, delay: timedelta) -> None:
-        """Wait for a while, whatever the call's own instant is."""
-        call.work = self._loop.call_later(delay.total_seconds(), self._on_due, call, context=NO_BODY)
+    def look_by(self, call: Call, delay: timedelta) -> None:
+        """Wait for a while, or until the call's own instant if that comes first."""
+        if call.due_at is not None and (call.topic is None or call.due_at - self._clock() <= delay):
+            self.set(call, call.due_at)
+        else:
+            call.work = self._loop.call_later(delay.total_seconds(), self._on_due, call, context=NO_BODY)
 
     def _ring(self, call: Call) -> None:
         """The loop's timer may ring a little early."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from outlast.driver import Handed, StepCall, Timer
+from outlast.driver import Awaited, Handed, StepCall, Timer
 from outlast.run import Progress
 from outlast.step_key import StepKey
 
@@ -43,6 +43,7 @@ class Call(msgspec.Struct, eq=False):
     state: CallState
     step: StepCall | None = None
     timer: Timer | None = None
+    awaited: Awaited | None = None
     open: OpenCall = NOT_STARTED
     due_at: datetime | None = None
     work: asyncio.Task[None] | asyncio.TimerHandle | None = None
@@ -58,7 +59,9 @@ class Call(msgspec.Struct, eq=False):
     is_stopped: bool = False
     """Nobody waits for what its attempt returns."""
     topic: str | None = None
-    """What an effect waits for by name."""
+    """What it waits for by name."""
+    after: int = 0
+    """The newest signal on it that was seen."""
     seq: int | None = None
     """The place of the record of a transaction or an effect, once it is about to write it."""
     transacting: Any = None
@@ -68,7 +71,9 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def digest(self) -> str:
-        return self.step.digest if self.step is not None else ""
+        if self.step is not None:
+            return self.step.digest
+        return self.awaited.digest if self.awaited is not None else ""
 
     @property
     def is_inserted(self) -> bool:

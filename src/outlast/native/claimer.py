@@ -31,6 +31,7 @@ from .patience import wait_until_set
 from .runtime import Runtime
 from .selection import choose, oldest_share
 from .store import Candidate, ClaimContext, ClaimedRun, Hold
+from .waking import Waking
 
 logger = logging.getLogger("outlast")
 
@@ -60,6 +61,7 @@ class Claimer:
         self._in_vain: Backoff | None = None
         self._is_stopping = False
         self.delivery = Delivery(runtime.calls, runtime.store, runtime.at)
+        self._waking = Waking(runtime)
         self.incarnation: Incarnation | None = None
 
     def use(self, incarnation: Incarnation) -> None:
@@ -116,6 +118,8 @@ class Claimer:
             self._is_idle = True
         look = await self.delivery.look(self._lanes)
         runtime.time.correct(look.now)
+        if look.has_undelivered:
+            self.was_delivered(await self.delivery.deliver())
         if look.has_due and await self.delivery.wake():
             self._in_vain = None
         if look.has_due or (look.has_pending and not self._executions.suspects):
@@ -137,6 +141,13 @@ class Claimer:
         else:
             await self._sleep(min(timedelta(seconds=self._in_vain.next()), IDLE_POLL))
         self._claim_next()
+
+    def was_delivered(self, lanes: set[int]) -> None:
+        """Runs of these lanes were woken from here: claim what this worker may, and wake who may claim the others."""
+        if lanes & self._queues.keys():
+            self._claim_next()
+        if lanes:
+            self._waking.wake(lanes)
 
     def _claim_next(self) -> None:
         """Claim in the next turn, whatever hints came meanwhile: taken for one of those it would only look again, and so for ever."""

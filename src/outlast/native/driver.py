@@ -19,16 +19,15 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
-from outlast.database.borrowed import Kept
-from outlast.driver import Handed, RunFacts, StepCall, Timer
-from outlast.errors import CancelRequested, HistoryMismatchError, LeaseLostError, OutlastError, PayloadError
+from outlast.driver import Awaited, Condition, Handed, Message, Question, RunFacts, StepCall, Timer, TopicWait
+from outlast.errors import CancelRequested, HistoryMismatchError, OutlastError, PayloadError
 from outlast.failure import Failure
-from outlast.limits import DECISION_POLL, SUSPECT_AFTER_LOSSES
+from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.step_key import StepKey
 from outlast.stillness import Stillness
 from outlast.task import Task
@@ -38,23 +37,29 @@ from .alarms import Alarms
 from .body import Body
 from .call import Call, CallState
 from .checkpoints import Checkpoints, Landing
+from .concluding import Concluding
 from .encoding import headers_from_json
 from .ending import Ending, ended_with, failed, parked, released, succeeded
 from .handing import error_of, value_of
-from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind
+from .history import EMPTY, History, Outcome, Record, RecordKind
 from .parking import Park, Stuck, parking_of
 from .performer import Performer
 from .phase import Phase
 from .recorder import Recorder
 from .replay import NOT_STARTED, Found, Replay
 from .replay_log import ReplayLog
-from .store import ClaimedRun, StepCheckpoint
+from .store import ClaimedRun
 from .transacting import ensure_fits
+from .waiting import Waits
 
 logger = logging.getLogger("outlast")
 
 
-class NativeDriver:
+_ASKING = (RecordKind.EFFECT, RecordKind.ASK)
+_KINDS = {TopicWait: RecordKind.WAIT, Condition: RecordKind.UNTIL, Question: RecordKind.ASK, Message: RecordKind.SIGNAL}
+
+
+class NativeDriver(Concluding):
     """One execution of one claimed run."""
 
     def __init__(
@@ -65,6 +70,7 @@ class NativeDriver:
         history: History = EMPTY,
         checkpoints: Checkpoints,
         performer: Performer,
+        waits: Waits,
         stillness: Stillness,
         services: Any,
         database: OwnDatabase,
@@ -82,6 +88,9 @@ class NativeDriver:
         self.database = database
         self.checkpoints = checkpoints
         self._performer = performer
+        self._waits = waits
+        self.heard: dict[str, int] = {}
+        """The number of the last signal that this execution was given, by topic."""
         self._loop = asyncio.get_running_loop()
         self.clock = now
         self._on_end = on_end
@@ -93,6 +102,7 @@ class NativeDriver:
         self._calls: dict[StepKey, Call] = {}
         self._failed_keys: dict[str, StepKey] = {}
         self._now = claim.started_at
+        self._may_have_asked = any(record.kind in _ASKING and record.outcome is Outcome.GIVEN_UP for record in history.records)
         self._told: CancelRequested | None = None
         self._has_progress = False
 
@@ -123,6 +133,10 @@ class NativeDriver:
         self._body.has_timeout = self._body.has_timeout or timer.is_timeout
         return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, timer=timer))
 
+    def wait_for(self, key: StepKey, awaited: Awaited) -> Handed:
+        step = awaited.check if isinstance(awaited, Condition) else None
+        return self._ask(Call(key, _KINDS[type(awaited)], Handed(loop=self._loop), CallState.DEFERRED, step=step, awaited=awaited))
+
     def give_up(self, key: StepKey) -> None:
         call = self._calls.pop(key, None)
         if call is None or not self._is_going_on:
@@ -131,6 +145,9 @@ class NativeDriver:
         if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
             return
         self._performer.stop(call, "the body gave this step up")
+        if call.kind in _ASKING:
+            self._may_have_asked = True
+            self._waits.withdraw(call, self)
         if call.is_in_doubt:  # what is there decides, at the next replay; not from within the body, which cannot be closed by itself
             self._loop.call_soon(self.lose, f"the body gave transaction {key} up while it was being committed", context=NO_BODY)
             return
@@ -208,86 +225,25 @@ class NativeDriver:
 
     def _attempt(self, call: Call) -> None:
         call.state = CallState.PERFORMING
-        self._performer.begin(call, self)
-
-    def attempt_succeeded(self, call: Call, result: str, started_at: datetime) -> None:
-        """An attempt ended; called by the performer, with the encoded result."""
-        if self._is_awaited(call):
-            self._keep(call, Outcome.RESULT, result=result, started_at=started_at)
-
-    def attempt_failed(self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta | None) -> None:
-        """An attempt ended with an error; `retry_in` is the delay before the next, None after the last one."""
-        if not self._is_awaited(call):
-            return
-        if call.is_in_doubt:
-            self.lose(f"whether {call.key} was committed is not known")
-            return
-        call.attempts += 1
-        call.last_attempt += 1
-        self.withdraw_place(call)
-        if retry_in is None:
-            self._keep(call, Outcome.ERROR, error=failure, started_at=started_at)
-            return
-        self._recorder.keep_attempt(call, failure, started_at, retry_in, functools.partial(self._failure_landed, call))
-
-    def place(self, call: Call, result: str | None, started_at: datetime, *, error: Failure | None = None, attempts: int | None = None) -> StepCheckpoint:
-        """Return the record that a transaction or an effect is about to commit itself. Raises where nobody waits for it any more."""
-        if not self._is_awaited(call):
-            raise LeaseLostError("the body does not wait for this call any more: nothing of it is recorded")
-        return self._recorder.place(call, result, started_at, error, attempts)
-
-    def withdraw_place(self, call: Call) -> None:
-        """Take note that a record which was placed is not written."""
-        if call.seq is not None:
-            self._replay.leave_flush(call.seq)
-            call.seq = None
-
-    def record_kept(self, call: Call, kept: Kept[StepCheckpoint], started_at: datetime) -> None:
-        """A transaction or an effect has committed its record; or a transaction in a database of its own, and its record is still to be kept."""
-        if not self._is_awaited(call):
-            return
-        call.transacting = None
-        if kept.record is None:
-            self.attempt_succeeded(call, kept.result, started_at)
-            return
-        record = kept.record.record
-        if record.seq != call.seq:
-            self.lose(f"{call.key} was committed by an earlier attempt")  # its place among the others is known to a replay only
-            return
-        call.is_recorded = True
-        problem = self._recorder.count(record)
-        self._landed(record, Landing.KEPT, None)
-        if problem is not None:
-            self._loop.call_soon(self.fail, problem, context=NO_BODY)
-
-    def wait_until(self, call: Call, due_at: datetime) -> None:
-        """An effect can go on at an instant; meanwhile the run may park."""
-        if self._is_awaited(call):
-            call.state, call.topic = CallState.RETRYING, None
-            self._alarms.set(call, due_at)
-            self._settle()
-
-    def wait_for_topic(self, call: Call, topic: str, due_at: datetime | None) -> None:
-        """An effect can go on when a topic is signaled. A run that cannot park meanwhile looks again and again by itself."""
-        if self._is_awaited(call):
-            call.state, call.topic, call.due_at = CallState.WAITING, topic, due_at
-            self._alarms.look_after(call, DECISION_POLL)
-            self._settle()
-
-    def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
-        if landing is not Landing.KEPT:
-            self._refused(landing, error, f"a failed attempt of {call.key}")
-        elif self._is_awaited(call) and attempt.retry_at is not None:
-            call.state = CallState.RETRYING
-            self._alarms.set(call, attempt.retry_at)
-            self._settle()
-
-    def _is_awaited(self, call: Call) -> bool:
-        return self._is_going_on and self._calls.get(call.key) is call
+        if call.step is not None:
+            self._performer.begin(call, self)
+        elif isinstance(call.awaited, Message):
+            self._keep(call, Outcome.RESULT, result="null")
+        else:
+            self._waits.begin(call, self)
 
     # --- records ---------------------------------------------------------------------------------------------------------
-    def _keep(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> None:
-        problem = self._recorder.keep(call, outcome, self._landed, result=result, error=error, started_at=started_at)
+    def _keep(
+        self,
+        call: Call,
+        outcome: Outcome,
+        *,
+        result: str | None = None,
+        error: Failure | None = None,
+        started_at: datetime | None = None,
+        heard: tuple[str, int] | None = None,
+    ) -> None:
+        problem = self._recorder.keep(call, outcome, self._landed, result=result, error=error, started_at=started_at, heard=heard)
         if problem is not None:
             self._loop.call_soon(self.fail, problem, context=NO_BODY)
 
@@ -366,6 +322,9 @@ class NativeDriver:
         try:
             value = value_of(call, record)
         except PayloadError as problem:
+            if call.awaited is not None:  # what a stranger sent is for the body to judge
+                call.future.set_exception(problem)
+                return
             self.fail(problem, failed_key=record.key if record.outcome is Outcome.RESUMED else None)
             return
         call.future.set_result(value)
@@ -393,7 +352,8 @@ class NativeDriver:
             self._replay.check_end()
             if error is not None:
                 raise error
-            self._finish(succeeded(self.claim, self.task.output.encode(root.result(), f"result of {self.task.name}"), self._replay.warnings))
+            output = self.task.output.encode(root.result(), f"result of {self.task.name}")
+            self._finish(succeeded(self.claim, output, self._replay.warnings, may_have_asked=self._may_have_asked))
         except (HistoryMismatchError, PayloadError) as problem:
             if problem is not error:
                 problem.__cause__ = error

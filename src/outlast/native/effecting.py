@@ -41,6 +41,7 @@ from .backend import Backend
 from .book import Begun, Book, Decided, OperationMovedError, Taken
 from .calls import Backoff, Calls, is_passing
 from .store import StepCheckpoint
+from .waiting import Answered, Met, Unmet
 
 if TYPE_CHECKING:
     from .call import Call
@@ -130,7 +131,7 @@ class Mismatch:
         driver.fail(self.error)
 
 
-Conclusion = Committed | Recorded | Failed | Later | Asked | Mismatch
+Conclusion = Committed | Met | Unmet | Answered | Recorded | Failed | Later | Asked | Mismatch
 
 
 class Effecting:

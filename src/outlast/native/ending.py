@@ -26,8 +26,8 @@ class Ending(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def succeeded(claim: ClaimedRun, output: str, warnings: Sequence[str]) -> Ending:
-    return _ending(claim, RunStatus.SUCCEEDED, output=None if output == "null" else output, warnings=warnings)
+def succeeded(claim: ClaimedRun, output: str, warnings: Sequence[str], *, may_have_asked: bool = False) -> Ending:
+    return _ending(claim, RunStatus.SUCCEEDED, output=None if output == "null" else output, warnings=warnings, may_have_asked=may_have_asked)
 
 
 def parked(claim: ClaimedRun, due_at: datetime | None, waits: tuple[Wait, ...]) -> Ending:
@@ -91,6 +91,7 @@ def _ending(
     verdict: str | None = None,
     warnings: Sequence[str] = (),
     passes_cancel: bool = False,
+    may_have_asked: bool = False,
 ) -> Ending:
     checkpoint = RunCheckpoint(
         hold=claim.hold,
@@ -107,5 +108,6 @@ def _ending(
         warnings=tuple(warnings),
         passes_cancel=passes_cancel,
         idempotency_key=claim.idempotency_key,
+        may_have_asked=may_have_asked,
     )
     return Ending(checkpoint, error.message if error is not None else "")

@@ -7,7 +7,7 @@ execution in a process, and none while a stopped attempt of an older one still g
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ from .runtime import Runtime
 from .store import ClaimContext, ClaimedRun, Hold
 from .telling import tell
 from .transacting import Transactions
+from .waiting import Waits
 
 logger = logging.getLogger("outlast")
 
@@ -41,7 +42,9 @@ _UNSTORABLE = Failure("outlast.Unstorable", "the run failed, and its error canno
 class Executions:
     """All executions of one worker."""
 
-    def __init__(self, runtime: Runtime, *, concurrency: int, services: Any, stillness: Stillness, on_free: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, *, concurrency: int, services: Any, stillness: Stillness, on_free: Callable[[], None], deliver: Callable[[], Awaitable[None]]
+    ) -> None:
         self._runtime = runtime
         self._services = services
         self._database = OwnDatabase(runtime.backend.database.begin)
@@ -49,6 +52,7 @@ class Executions:
         self._on_free = on_free
         self.concurrency = concurrency
         self.activities = Activities()
+        self._waits = Waits(runtime.backend, runtime.calls, runtime.at, deliver, runtime.spawn)
         self.performer = Performer(
             concurrency=concurrency,
             events=runtime.events,
@@ -56,6 +60,7 @@ class Executions:
             services=lambda: services,
             now=runtime.time.now,
             transactions=Transactions(runtime.calls, runtime.store, runtime.backend.keeping),
+            waits=self._waits,
             effects=Effects(runtime.backend, runtime.calls, runtime.events, runtime.at, runtime.spawn),
         )
         self.registry: dict[str, NativeDriver] = {}
@@ -94,6 +99,7 @@ class Executions:
             history=context.history if context is not None else EMPTY,
             checkpoints=checkpoints,
             performer=self.performer,
+            waits=self._waits,
             stillness=self._stillness,
             services=self._services,
             database=self._database,

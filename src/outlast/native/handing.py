@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.errors import EffectFailedError, StepFailedError, StepStuckError
+import msgspec
+
+from outlast.driver import Awaited
+from outlast.errors import EffectFailedError, PayloadError, StepFailedError, StepStuckError
 
 from .call import Call
 from .history import Outcome, Record, RecordKind
@@ -22,6 +25,15 @@ def error_of(record: Record) -> StepFailedError | None:
 
 def value_of(call: Call, record: Record) -> Any:
     """Return the decoded result; PayloadError when it does not fit its type any more."""
+    if call.awaited is not None:
+        return _decoded(call.awaited, record)
     if call.step is None:
         return None
     return call.step.step.signature.result.decode(record.result or "null", call.step.step.result_field)
+
+
+def _decoded(awaited: Awaited, record: Record) -> Any:
+    try:
+        return awaited.decode(record.result or "null")
+    except msgspec.MsgspecError as error:
+        raise PayloadError(f"the record of {record.key} is not what a {record.kind} leaves: {error}", field=str(record.key)) from error

@@ -53,5 +53,10 @@ def parking_of(calls: Collection[Call], *, now: datetime, is_draining: bool) -> 
         return Stuck(next(iter(calls)).key)
     if is_draining or not dues or min(dues) - now >= TIMER_IN_MEMORY_MAX:
         waiting = (call for call in calls if call.state is CallState.WAITING)
-        return Park(min(dues, default=None), tuple(Wait(call.key, call.kind, call.due_at, call.topic) for call in waiting))
+        return Park(min(dues, default=None), tuple(Wait(call.key, call.kind, _registered(call), call.topic, call.after) for call in waiting))
     return None
+
+
+def _registered(call: Call) -> datetime | None:
+    """Return when a wait ends: its own instant, which never changes, and not that of its next look."""
+    return call.due_at if call.awaited is None else call.awaited.due_at

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from outlast.branch import detached
 from outlast.database.borrowed import Kept, borrowing_of
+from outlast.driver import Condition
 from outlast.errors import FinalError, OutlastError, PayloadError, RetryLater, StepStuckError
 from outlast.events import Events
 from outlast.failure import Failure, capture, type_name
@@ -35,6 +36,7 @@ from .effecting import Committed, Conclusion, Effecting, Effects
 from .process_step import ProcessFailedError, run_in_process
 from .store import ClaimedRun, StepCheckpoint
 from .transacting import Transacting, Transactions
+from .waiting import Waits
 
 if TYPE_CHECKING:
     from .driver import NativeDriver
@@ -55,6 +57,7 @@ class Performer:
         now: Callable[[], datetime],
         transactions: Transactions | None = None,
         effects: Effects | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self._threads = ThreadPoolExecutor(min(concurrency * 2, CONCURRENCY_MAX), thread_name_prefix="outlast-step")
         self._events = events
@@ -63,6 +66,7 @@ class Performer:
         self._now = now
         self._transactions = transactions
         self._effects = effects
+        self._waits = waits
         self._tasks: dict[Call, tuple[str, asyncio.Task[None]]] = {}
         self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
         self._ending: dict[str, set[Call]] = {}
@@ -126,6 +130,9 @@ class Performer:
                 value = None
             elif call.step.effect is not None:
                 conclusion = await self._affect(call, attempt, driver)
+                value = None
+            elif call.awaited is not None:
+                conclusion = await self._check(call, attempt, driver)
                 value = None
             elif step.is_plain:
                 args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
@@ -199,6 +206,18 @@ class Performer:
         effecting = Effecting(self._effects, driver, call, attempt, run)
         call.transacting = effecting
         return await effecting.run()
+
+    async def _check(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Conclusion:
+        assert isinstance(call.awaited, Condition)  # no other wait has a function
+        assert self._waits is not None  # a worker always has them
+        after = await self._waits.before_check(driver, call.awaited)
+        step = call.awaited.check.step
+        if step.is_plain:
+            args, kwargs = step.signature.decode_arguments(call.awaited.check.arguments, step.arguments_field)
+            value = await step.function(*args, **kwargs)
+        else:
+            value = await self._run(call, attempt)
+        return await self._waits.after_check(call, driver, call.awaited, value, after)
 
     async def _transact(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Committed:
         assert call.step is not None  # as in _attempt

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from outlast.driver import Message
 from outlast.errors import LimitExceededError, OutlastError
 from outlast.failure import Failure
+from outlast.ids import derived_uuid
 from outlast.limits import ACTIVITY_EVERY, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX
 
 from .call import Call
 from .checkpoints import Checkpoints, Landing
-from .history import FailedAttempt, History, Outcome, Record
+from .history import FailedAttempt, History, Outcome, Record, RecordKind
+from .mailbox import NewSignal
 from .replay import NOT_STARTED, Replay
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
 
@@ -25,6 +28,7 @@ class Recorder:
     def __init__(self, claim: ClaimedRun, history: History, replay: Replay, checkpoints: Checkpoints, clock: Callable[[], datetime]) -> None:
         self._hold = claim.hold
         self._generation = claim.generation
+        self._seed = claim.seed
         self._replay = replay
         self._checkpoints = checkpoints
         self._clock = clock
@@ -40,6 +44,7 @@ class Recorder:
         result: str | None = None,
         error: Failure | None = None,
         started_at: datetime | None = None,
+        heard: tuple[str, int] | None = None,
     ) -> LimitExceededError | None:
         """Have the end of a call kept; its `seq` is its place in the order of handing over. Returns what forbids it."""
         attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
@@ -50,8 +55,19 @@ class Recorder:
         if self._is_too_long:
             return _too_long(self._count, self._bytes)
         was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
-        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), lambda landing, error: on_landing(record, landing, error))
+        sent = self._sent(call) if record.kind is RecordKind.SIGNAL and outcome is Outcome.RESULT else None
+        self._checkpoints.add(
+            StepCheckpoint(self._hold, self._generation, record, was_open, heard, sent), lambda landing, error: on_landing(record, landing, error)
+        )
         return None
+
+    def _sent(self, call: Call) -> NewSignal | None:
+        """Return the signal that a body's send is; its id is derived from the call, so that it is one however often it is written."""
+        message = call.awaited
+        if not isinstance(message, Message):
+            return None
+        signal_id = str(derived_uuid(self._seed, self._generation, f"$signal {call.key}"))
+        return NewSignal(signal_id, message.topic, None, message.payload, ttl=message.ttl)
 
     def place(self, call: Call, result: str | None, started_at: datetime, error: Failure | None = None, attempts: int | None = None) -> StepCheckpoint:
         """Return the record of a transaction or an effect, which writes it itself; a later try of it has the same place."""

@@ -62,7 +62,7 @@ class Rounds:
             (lambda: STRAYS_EVERY, self._claimer.compare_holds),
             (lambda: ACTIVITY_EVERY, self._write_activity),
             (lambda: FOREIGN_AWAIT_REPORTED_AFTER, self._report_foreign),
-            (lambda: OVERDUE_EVERY, self._sweep_overdue),
+            (lambda: OVERDUE_EVERY, self._sweep),
             (lambda: HOUSEKEEPING_EVERY, self._forget_workers),
         ]
         self._tasks = [self._runtime.spawn(self._every(period, work)) for period, work in rounds]
@@ -132,8 +132,10 @@ class Rounds:
         if self._worker.incarnation is not None:
             self._worker.nudge(await self._worker.watch.look(self._worker.incarnation.id))
 
-    async def _sweep_overdue(self) -> None:
-        await self._claimer.delivery.sweep_overdue(self._runtime.time.now())
+    async def _sweep(self) -> None:
+        delivery, now = self._claimer.delivery, self._runtime.time.now()
+        await delivery.sweep_overdue(now)
+        self._claimer.was_delivered(await delivery.sweep_undelivered(now))
 
     async def _forget_workers(self) -> None:
         runtime = self._runtime

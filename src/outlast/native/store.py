@@ -18,7 +18,7 @@ import msgspec
 from outlast.database.transaction import Answer, Transaction
 from outlast.failure import Failure
 from outlast.native.history import FailedAttempt, History, Record, Wait
-from outlast.native.mailbox import Mailbox
+from outlast.native.mailbox import Mailbox, NewSignal
 from outlast.native.upkeep import Upkeep
 from outlast.run import CancelOutcome, RunStatus, RunView, StepView
 from outlast.step_key import StepKey
@@ -131,6 +131,10 @@ class StepCheckpoint(msgspec.Struct, frozen=True, gc=False):
     record: Record
     was_open: bool = True
     """A wait of the call, or what the step reported, may be in the database, and goes with the record."""
+    heard: tuple[str, int] | None = None
+    """The topic and number of a signal that the record uses up: the run's cursor moves there with it."""
+    sent: NewSignal | None = None
+    """A signal that is sent with the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,8 @@ class RunCheckpoint(msgspec.Struct, frozen=True, gc=False):
     """To be added to the run's."""
     passes_cancel: bool = False
     idempotency_key: str | None = None
+    may_have_asked: bool = False
+    """Its body gave a question up, which may still be open: it is withdrawn with the run's end, however that is."""
 
 
 Checkpoint = StepCheckpoint | FailureCheckpoint | RunCheckpoint
@@ -354,13 +360,17 @@ class Store(Upkeep, Mailbox, Protocol):
     def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Answer[list[Checkpoint]]:
         """Write a group after a fence, and answer what was refused.
 
-        Of one run a group holds steps and failures first and at most one `RunCheckpoint`. A record that meets one of
-        its key raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.
+        Of one run a group holds steps and failures first and at most one `RunCheckpoint`. What a record uses up and what it
+        sends goes with it, and only where this transaction keeps the record. A record that meets one of its key raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.
         """
         ...
 
     def find_kept(self, tx: Transaction, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         """Return those that are there, found by token: how the unknown outcome of a commit is resolved."""
+        ...
+
+    def delete_failures(self, tx: Transaction, hold: Hold, generation: int, key: StepKey) -> int:
+        """Forget the failed attempts of one call of a held run, which begins anew; return how many. Of a hold that is not current nothing goes."""
         ...
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:

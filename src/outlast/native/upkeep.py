@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol
 
 from outlast.database.transaction import Transaction
 from outlast.inspector import ActionView, BoundedCount
-from outlast.run import RunStatus
+from outlast.native.history import RecordKind
+from outlast.run import RunStatus, RunView
+from outlast.step_key import StepKey
 
 
 class OldRun(NamedTuple):
@@ -71,6 +73,17 @@ class QueueChange(NamedTuple):
     """All that it has, for whoever is to be woken."""
 
 
+class Resumed(NamedTuple):
+    """What a resume found, and what it has given a result to."""
+
+    found: RunStatus
+    lane: int
+    generation: int
+    key: StepKey | None = None
+    """The step or effect whose failure ended the run; None where nothing was changed."""
+    kind: RecordKind | None = None
+
+
 class Upkeep(Protocol):
     """What operators need of the tables, apart from reading runs, cancel and retry."""
 
@@ -95,6 +108,19 @@ class Upkeep(Protocol):
 
         Returns the state that it was found in, or None when there is no such run.
         """
+        ...
+
+    def resume_run(self, tx: Transaction, run_id: str, result: str, actor: str, reason: str, now: datetime | None = None) -> Resumed | None:
+        """Make a `failed` run pending again, with `result`, JSON text, in place of the error of the step that failed it.
+
+        The error's record is retired, as by a retry, and one with the outcome `resumed` has its key and its `seq`. In another
+        state, or where no such record is there, nothing changes. None when there is no such run.
+        """
+        ...
+
+    def list_dead_letters(self, tx: Transaction, limit: int, before: tuple[datetime, str] | None, now: datetime | None = None) -> list[RunView]:
+        """Return a page of `failed` and `dead` runs, those that ended last first; `before` is when the last one of the page before
+        ended, and its id. They have an index of their own."""
         ...
 
     def pause_queue(self, tx: Transaction, name: str, actor: str, reason: str, now: datetime | None = None) -> QueueChange:

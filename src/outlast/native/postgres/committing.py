@@ -7,10 +7,11 @@ from typing import Any
 
 from outlast.database.transaction import Answer, Rows, Transaction
 from outlast.native.encoding import batch_to_json, failure_to_json
-from outlast.native.history import WAITING_BY_NAME
-from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, RunCheckpoint, StepCheckpoint
+from outlast.native.history import ASKING
+from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
+from outlast.step_key import StepKey
 
-from .mailbox import lock_topics, parked_by_name, wake_parked
+from .mailbox import lock_topics, parked_by_name, signal_columns, wake_parked
 from .parameters import SQL, key_columns
 from .transition import change_runs, checkpoint_columns, retire_records
 
@@ -25,8 +26,12 @@ class Committing:
         sent: list[Sent] = []
         if steps:
             sent.append((tx.run(SQL["insert_records"], {"batch": batch_to_json([step_columns(each) for each in steps])}), steps))
-            if heard := [place_columns(each) for each in steps if each.was_open and each.record.kind in WAITING_BY_NAME]:
-                tx.run(SQL["delete_heard"], {"batch": batch_to_json(heard)})
+            if answered := [place_columns(each) for each in steps if each.was_open and each.record.kind in ASKING]:
+                tx.run(SQL["delete_heard"], {"batch": batch_to_json(answered)})
+            if heard := [place_columns(each) | {"topic": each.heard[0], "heard": each.heard[1]} for each in steps if each.heard is not None]:
+                tx.run(SQL["move_cursors"], {"batch": batch_to_json(heard)})
+            if sending := [each for each in steps if each.sent is not None]:
+                tx.run(SQL["send_signals"], {"batch": batch_to_json(list(map(_sent_columns, range(len(sending)), sending))), "now": now})
             if was_open := [place_columns(each) for each in steps if each.was_open]:
                 tx.run(SQL["close_calls"], {"batch": batch_to_json(was_open)})
         if failures:
@@ -47,6 +52,9 @@ class Committing:
             queued.append(tx.run(SQL["find_changes"], {"batch": batch_to_json(batch)}))
         kept = {row for rows in queued for row in rows.all()}
         return [each for each in checkpoints if _identity(each) in kept]
+
+    def delete_failures(self, tx: Transaction, hold: Hold, generation: int, key: StepKey) -> int:
+        return tx.run(SQL["forget_failures"], {"run": hold.run_id, "token": hold.token, "generation": generation, **key_columns(key)}).count
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
         left = list(rows)
@@ -86,7 +94,7 @@ def _refused(rows: Rows, sent: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | None) -> Rows:
     if parked := parked_by_name(changes):
-        lock_topics(tx, [topic for each in parked for topic in each["topics"]])
+        lock_topics(tx, [wait["topic"] for each in parked for wait in each["waits"]])
     rows = change_runs(tx, [checkpoint_columns(each) for each in changes], now)
     if parked:
         wake_parked(tx, parked, now)
@@ -132,6 +140,13 @@ def place_columns(checkpoint: StepCheckpoint | FailureCheckpoint) -> dict[str, A
     if isinstance(checkpoint, StepCheckpoint):
         return place | key_columns(checkpoint.record.key)
     return place | key_columns(checkpoint.failure.key) | {"attempt": checkpoint.failure.attempt}
+
+
+def _sent_columns(place: int, checkpoint: StepCheckpoint) -> dict[str, Any]:
+    signal = checkpoint.sent
+    assert signal is not None  # the caller has seen to it
+    columns = signal_columns(signal)
+    return place_columns(checkpoint) | columns | {"place": place, "run": checkpoint.hold.run_id, "recipient": signal.run, "idempotency_key": columns["key"]}
 
 
 def _activity_columns(row: ActivityRow) -> dict[str, Any]:

@@ -46,6 +46,11 @@ class Reading:
         asked = {"before": before, "status": filter.status, "kind": filter.kind, "queue": filter.queue, "limit": limit}
         return _explained(tx, _rows(tx, [run_id for (run_id,) in tx.run(SQL["list_run_ids"], asked).all()], now), now)
 
+    def list_dead_letters(self, tx: Transaction, limit: int, before: tuple[datetime, str] | None, now: datetime | None = None) -> list[RunView]:
+        at, last = (None, None) if before is None else before
+        ids = [run_id for (run_id,) in tx.run(SQL["list_attention_ids"], {"at": at, "before": last, "limit": limit}).all()]
+        return _explained(tx, _rows(tx, ids, now), now)
+
     def list_steps(self, tx: Transaction, run_id: str) -> list[StepView]:
         if not is_run_id(run_id):
             return []

@@ -24,7 +24,7 @@ _WITHOUT_SUCCESS = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.DE
 def change_runs(tx: Transaction, changes: Sequence[dict[str, Any]], now: datetime | None) -> Rows:
     """Change runs, and return id, token and lane of each that was changed."""
     rows = tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
-    if ended := [{"id": change["id"], "token": change["token"]} for change in changes if change["status"] in _WITHOUT_SUCCESS]:
+    if ended := [{"id": change["id"], "token": change["token"]} for change in changes if change["status"] in _WITHOUT_SUCCESS or change.get("may_have_asked")]:
         tx.run(SQL["withdraw_questions"], {"batch": batch_to_json(ended), "now": now})
     return rows
 
@@ -46,12 +46,14 @@ def checkpoint_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
         "attempts": checkpoint.attempts,
         "passes_cancel": checkpoint.passes_cancel,
     }
+    if checkpoint.may_have_asked:
+        columns["may_have_asked"] = True
     if checkpoint.due_at is not None:
         columns["due_at"] = checkpoint.due_at
     if checkpoint.status.is_terminal and checkpoint.idempotency_key is not None:
         columns["key"] = checkpoint.idempotency_key
     if checkpoint.waits:
-        columns["waits"] = [key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at, "topic": wait.topic} for wait in checkpoint.waits]
+        columns["waits"] = [key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at, "topic": wait.topic, "after": wait.after} for wait in checkpoint.waits]
     return columns | _body_columns(checkpoint)
 
 

@@ -89,5 +89,5 @@ def failed_attempt_from_row(row: tuple[Any, ...]) -> FailedAttempt:
 
 
 def wait_from_row(row: tuple[Any, ...]) -> Wait:
-    path, name, number, kind, due_at, topic = row
-    return Wait(StepKey(parse_path(path), name, number), RecordKind(kind), from_number_or_none(due_at), topic)
+    path, name, number, kind, due_at, topic, after = row
+    return Wait(StepKey(parse_path(path), name, number), RecordKind(kind), from_number_or_none(due_at), topic, after)

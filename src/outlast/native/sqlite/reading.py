@@ -18,7 +18,7 @@ from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey, parse_path
 
 from .contexts import failed_attempt_from_row, record_from_row, wait_from_row
-from .instant import from_number, from_number_or_none
+from .instant import from_number, from_number_or_none, to_number
 from .mailbox import Mailbox
 from .serving import Serving
 
@@ -29,6 +29,8 @@ _LISTED_BY = {
     RunStatus.FAILED: "list_dead_letter_ids",
     RunStatus.DEAD: "list_dead_letter_ids",
 }
+
+_AFTER_ALL = (1 << 63) - 1
 
 
 class Reading(Mailbox, Serving):
@@ -54,6 +56,12 @@ class Reading(Mailbox, Serving):
         asked = {"before": before, "status": filter.status, "kind": filter.kind, "queue": filter.queue, "limit": limit}
         at = self._now(now)
         return self._explained(tx, self._rows(tx, [run_id for (run_id,) in tx.run(self._sql[statement], asked).all()], at), at)
+
+    def list_dead_letters(self, tx: Transaction, limit: int, before: tuple[datetime, str] | None, now: datetime | None = None) -> list[RunView]:
+        at, last = (_AFTER_ALL, "") if before is None else (to_number(before[0]), before[1])
+        ids = [run_id for (run_id,) in tx.run(self._sql["list_attention_ids"], {"at": at, "before": last, "limit": limit}).all()]
+        now_number = self._now(now)
+        return self._explained(tx, self._rows(tx, ids, now_number), now_number)
 
     def list_steps(self, tx: Transaction, run_id: str) -> list[StepView]:
         generation = tx.run(self._sql["find_generation"], {"run": run_id}).first()

@@ -24,6 +24,7 @@ _DELETES = (
     "delete_failures",
     "delete_activity",
     "delete_waits",
+    "delete_cursors",
     "delete_signals",
     "delete_decisions",
     "delete_own_attempts",

@@ -9,7 +9,7 @@ import pytest
 
 from outlast.context import Context
 from outlast.effect import Attempt, NotDone, Unsure, effect
-from outlast.errors import OperationConflictError, RunFailedError, UsageError
+from outlast.errors import OperationConflictError, PayloadError, RunFailedError, UsageError, WaitTimeoutError
 from outlast.limits import OPERATION_POLL
 from outlast.run import RunStatus
 from outlast.task import task
@@ -17,6 +17,12 @@ from outlast.testing.kit import SkippingEngine, wait_for_event
 
 from .effects import Provider, buying, shopping, status_of
 from .stage import Gate, Stage, StageSuite
+
+
+@effect
+async def unlucky(attempt: Attempt[Any], amount: int) -> str:
+    """An effect whose provider never answers."""
+    raise TimeoutError("no answer")
 
 
 class AskingSuite(StageSuite):
@@ -68,10 +74,10 @@ class AskingSuite(StageSuite):
             await stage.result(run)
         assert await status_of(worker, run.id) == "failed"
 
-    async def test_an_answer_that_does_not_fit_is_refused(self, stage: Stage) -> None:
-        """A result of another type, one that is missing and an option that is none are errors that change nothing."""
+    async def test_an_answer_that_cannot_be_one_is_refused(self, stage: Stage) -> None:
+        """A missing result, a superfluous one, an option that is none and a second answer are errors that change nothing."""
         worker, run, decision = await self._asked(stage, Provider(TimeoutError("no answer")))
-        for option, options in (("done", {"result": 5}), ("done", {}), ("maybe", {}), ("again", {"result": "x"})):
+        for option, options in (("done", {}), ("maybe", {}), ("again", {"result": "x"})):
             with pytest.raises(UsageError):
                 await worker.operator.decide(decision, option, actor="ada", **options)
         assert (await worker.inspector.get_decision(decision)).state == "open"
@@ -79,6 +85,30 @@ class AskingSuite(StageSuite):
         with pytest.raises(UsageError, match="ada"):
             await worker.operator.decide(decision, "again", actor="bob")
         assert await stage.result(run) == "x"
+
+    async def test_a_result_that_does_not_fit_is_asked_for_again(self, stage: Stage) -> None:
+        """Where only the worker knows its type, the question is put again with the reason, and nothing is done meanwhile."""
+        provider = Provider(TimeoutError("no answer"))
+        worker, run, decision = await self._asked(stage, provider)
+        await worker.operator.decide(decision, "done", result=5, actor="ada")
+        await stage.parked(worker, run, count=2)
+        first, second = await worker.inspector.list_decisions(run.id)
+        assert (first.state, second.state) == ("superseded", "open")
+        assert "does not fit" in second.question
+        await worker.operator.decide(second.id, "done", result="fits", actor="ada")
+        assert await stage.result(run) == "fits"
+        assert len(provider.attempts) == 1
+
+    async def test_a_result_is_checked_at_once_where_its_effect_is_known(self, stage: Stage) -> None:
+        """A process that has imported the effect refuses what does not fit its type, and names the field."""
+        worker = await stage.worker(shop := shopping(unlucky))
+        run = await worker.enqueue(shop, 4)
+        await stage.parked(worker, run)
+        (decision,) = await worker.inspector.list_decisions(run.id)
+        with pytest.raises(PayloadError, match="unlucky"):
+            await worker.operator.decide(decision.id, "done", result=5, actor="ada")
+        await worker.operator.decide(decision.id, "done", result="five", actor="ada")
+        assert await stage.result(run) == "five"
 
     async def test_a_question_is_on_the_attention_list_until_it_is_answered(self, stage: Stage) -> None:
         """A person finds it there with what to do, and a cancel withdraws it."""
@@ -89,6 +119,27 @@ class AskingSuite(StageSuite):
         assert (await worker.inspector.list_attention()).decisions == ()
         with pytest.raises(UsageError):
             await worker.operator.decide(decision, "again", actor="ada")
+
+    async def test_a_question_that_the_body_gave_up_is_withdrawn(self, stage: Stage) -> None:
+        """A durable time-out around the effect takes its question off the list, and the run goes on."""
+        buy = buying(Provider(TimeoutError("no answer")))
+
+        @task
+        async def hasty(ctx: Context) -> str:
+            try:
+                async with ctx.timeout("1h"):
+                    return await ctx.effect(buy, 1)
+            except WaitTimeoutError:
+                return "gave up"
+
+        worker = await stage.worker(hasty)
+        run = await worker.enqueue(hasty)
+        await stage.parked(worker, run)
+        await worker.advance("1h")
+        assert await stage.result(run) == "gave up"
+        (decision,) = await worker.inspector.list_decisions(run.id)
+        assert decision.state in ("superseded", "withdrawn")
+        assert (await worker.inspector.list_attention()).decisions == ()
 
     async def test_a_branch_that_works_hears_the_answer_of_its_neighbour(self, stage: Stage) -> None:
         """A run that cannot park while another branch performs goes on with the answer all the same."""

@@ -87,13 +87,16 @@ class AttemptsSuite(LedgerWorldSuite):
         assert (begun.run_token, begun.worker) == (9, None)
 
     def test_a_lease_is_renewed_by_who_acts(self, world: LedgerWorld) -> None:
-        """From its beginning, later at each renewal, and never to an earlier instant."""
+        """From its beginning, anew at each renewal, also while he finds out what became of it; a lease of nothing ends it."""
         world.plan()
         assert world.begun(lease=LEASE, now=after(1)).lease_until == after(31)
         assert world.renew(1, LEASE, now=after(10))
         assert self.lease(world) == after(40)
-        assert world.renew(1, LEASE, now=after(5))
-        assert self.lease(world) == after(40)
+        world.change(Change.DOUBT, 1)
+        assert world.renew(1, LEASE, now=after(20))
+        assert self.lease(world) == after(50)
+        assert world.renew(1, timedelta(0), now=after(25))
+        assert self.lease(world) == after(25)
 
     def test_who_does_not_act_renews_nothing(self, world: LedgerWorld) -> None:
         """Another caller, another attempt, or an attempt that is over is told so."""
@@ -101,7 +104,7 @@ class AttemptsSuite(LedgerWorldSuite):
         world.begun(lease=LEASE)
         other = msgspec.structs.replace(OWNER, token=4)
         assert (world.renew(1, LEASE, other, after(9)), world.renew(2, LEASE, now=after(9)), self.lease(world)) == (False, False, after(30))
-        world.change(Change.DOUBT, 1)
+        world.change(Change.NOT_DONE, 1)
         assert (world.renew(1, LEASE, now=after(9)), self.lease(world)) == (False, after(30))
 
     @pytest.mark.parametrize("status", [S.DONE, S.ASKED, S.PLANNED])

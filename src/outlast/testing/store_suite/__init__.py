@@ -5,11 +5,13 @@ from .acting import ActingSuite
 from .claiming import ClaimingSuite
 from .committing import CommittingSuite
 from .history import HistorySuite
+from .mailing import MailingSuite
 from .mixing import MixingSuite
 from .naming import NamingSuite, QuestionsSuite
 from .orphans import OrphansSuite
 from .pruning import PruningSuite
 from .reading import ReadingSuite
+from .resuming import ResumingSuite
 from .timers import TimersSuite
 from .upkeep import DiscardingSuite, QueuesSuite
 from .workers import WorkersSuite
@@ -22,11 +24,13 @@ class StoreSuite(
     CommittingSuite,
     MixingSuite,
     NamingSuite,
+    MailingSuite,
     QuestionsSuite,
     TimersSuite,
     WorkersSuite,
     OrphansSuite,
     ReadingSuite,
+    ResumingSuite,
     ActingSuite,
     QueuesSuite,
     DiscardingSuite,

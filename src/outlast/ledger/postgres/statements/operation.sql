@@ -11,6 +11,7 @@ ON CONFLICT DO NOTHING
 
 -- An operation, its row held until the transaction ends. Its attempt is read by a later statement, for one that waited for the
 -- row would still see the attempts of before.
+-- only here: on SQLite the immediate transaction has it locked, and find_operation reads it.
 -- name: lock_operation
 SELECT o.effect, o.key, o.status, o.arguments, o.digest, o.run, o.generation, o.step, o.token, o.worker, o.attempt, o.result, o.error, o.reconciles,
     o.decision, o.planned_at, o.changed_at
@@ -18,6 +19,7 @@ FROM outlast.operation o WHERE o.effect = %(effect)s AND o.key = %(key)s
 FOR NO KEY UPDATE
 
 -- The current attempt of an operation, and what time it is.
+-- only here: on SQLite find_operation reads the attempt beside its operation.
 -- name: find_attempt
 SELECT clock.now, a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
@@ -104,16 +106,16 @@ WHERE effect = %(effect)s AND key = %(key)s AND status IN ('attempting', 'unknow
 UPDATE outlast.operation_attempt SET late = coalesce(late, %(late)s::json)
 WHERE effect = %(effect)s AND key = %(key)s AND number = %(attempt)s::bigint AND token = %(token)s::bigint
 
--- Prolong the lease of the current attempt, never to an earlier instant. The operation's row is locked, as by who takes it away.
+-- Set the lease of the current attempt anew. The operation's row is locked, as by who takes it away.
 -- name: renew_attempt
 WITH held AS MATERIALIZED (
     SELECT o.effect, o.key, o.attempt FROM outlast.operation o
-    WHERE o.effect = %(effect)s AND o.key = %(key)s AND o.status = 'attempting' AND o.attempt = %(attempt)s::bigint
+    WHERE o.effect = %(effect)s AND o.key = %(key)s AND o.status IN ('attempting', 'unknown') AND o.attempt = %(attempt)s::bigint
         AND o.run = %(run)s AND o.generation = %(generation)s::bigint AND o.step = %(step)s AND o.token = %(token)s::bigint
     FOR NO KEY UPDATE
 )
 UPDATE outlast.operation_attempt a
-SET lease_until = greatest(a.lease_until, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval)
+SET lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
 FROM held h WHERE a.effect = h.effect AND a.key = h.key AND a.number = h.attempt
 
 -- A page of all operations in their order, and which may go: they ended before the cutoff, and their run is not there any more, so

@@ -83,13 +83,13 @@ AND status IN ('attempting', 'unknown');
 UPDATE outlast_operation_attempt SET late = coalesce(late, :late)
 WHERE effect = :effect AND key = :key AND number = :attempt AND token = :token;
 
--- Prolongs the lease of the current attempt, never to an earlier instant.
+-- Sets the lease of the current attempt anew.
 -- name: renew_attempt
-UPDATE outlast_operation_attempt SET lease_until = max(coalesce(lease_until, 0), :now + :lease)
+UPDATE outlast_operation_attempt SET lease_until = :now + :lease
 WHERE (effect, key, number) IN (
     SELECT effect, key, attempt FROM outlast_operation
     WHERE effect = :effect AND key = :key AND attempt = :attempt AND run = :run AND generation = :generation AND step = :step AND token = :token
-    AND status = 'attempting'
+    AND status IN ('attempting', 'unknown')
 );
 
 -- A page of all operations in their order, and which may go: they ended before the cutoff, and their run is not there any more, so

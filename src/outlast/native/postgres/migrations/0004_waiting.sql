@@ -1,29 +1,45 @@
 -- What runs wait for by name, and what people are asked. Code of version 2 goes on beside it: a wait without a name is what it was.
 
 -- A wait ends at its instant, when its topic is signaled, or at what comes first. `due_at` is NULL for one that only its name ends.
-ALTER TABLE outlast.wait ALTER COLUMN due_at DROP NOT NULL, ADD COLUMN topic text COLLATE "C";
+-- `after` is the number of the newest signal that was seen when it was registered: only what is newer ends it.
+ALTER TABLE outlast.wait ALTER COLUMN due_at DROP NOT NULL, ADD COLUMN topic text COLLATE "C", ADD COLUMN after bigint NOT NULL DEFAULT 0;
 
-CREATE INDEX wait_topic ON outlast.wait (topic) WHERE topic IS NOT NULL;
+CREATE INDEX wait_topic ON outlast.wait (topic, after) WHERE topic IS NOT NULL;
 
 -- Only appended to. `sequence` is the order of the sends, and `number`, which a delivery gives under the topic's lock, the order
 -- that everybody sees: a send that returned before another began has the smaller one. `run` is set on reserved topics, where a
--- signal is for one run and lives as long as that.
+-- signal is for one run and lives as long as that; on the others it lives until `expires_at`.
 CREATE TABLE outlast.signal (
-    sequence bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-    id uuid NOT NULL UNIQUE,
+    id uuid PRIMARY KEY,
+    sequence bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     topic text COLLATE "C" NOT NULL,
     run uuid,
     payload json,
+    payload_digest text NOT NULL,
+    headers json,
+    idempotency_key text COLLATE "C",
     sent_at timestamptz NOT NULL,
+    expires_at timestamptz,
     number bigint,
     is_delivered boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 
 CREATE SEQUENCE outlast.signal_number;
 
+-- The only index with that order: who asks for the first ones must not be led through all that was ever delivered.
 CREATE INDEX signal_undelivered ON outlast.signal (sequence) WHERE NOT is_delivered;
 CREATE INDEX signal_topic ON outlast.signal (topic, number);
 CREATE INDEX signal_run ON outlast.signal (run) WHERE run IS NOT NULL;
+CREATE INDEX signal_expired ON outlast.signal (expires_at) WHERE expires_at IS NOT NULL;
+CREATE UNIQUE INDEX signal_key ON outlast.signal (topic, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- The number of the last signal that a run was given on a topic. It moves in the commit of the record that has the signal.
+CREATE TABLE outlast.cursor (
+    run uuid NOT NULL,
+    topic text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    PRIMARY KEY (run, topic)
+) WITH (fillfactor = 70);
 
 -- Failed and dead runs, the latest first, for the attention list. An ordinary run's life never touches it.
 CREATE INDEX run_attention ON outlast.run (finished_at, id) WHERE status IN ('failed', 'dead');

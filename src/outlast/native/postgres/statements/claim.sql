@@ -24,7 +24,7 @@ SELECT EXISTS (
         SELECT FROM outlast.run r
         WHERE r.deadline_at IS NOT NULL AND (r.status = 'waiting' OR (r.status = 'pending' AND r.token = 0)) AND r.deadline_at <= clock.now AND r.ending IS NULL
     ),
-    EXISTS (SELECT FROM outlast.signal s WHERE NOT s.is_delivered)
+    (SELECT s.sequence FROM outlast.signal s WHERE NOT s.is_delivered ORDER BY s.sequence LIMIT 1) IS NOT NULL
 FROM clock, timer
 
 -- The first claimable runs of each lane by priority and due time: one ordered probe a lane on run_claim; no locks.
@@ -137,7 +137,7 @@ ORDER BY f.run, f.path, f.name, f.number, f.attempt
 
 -- Open waits, by wait's primary key.
 -- name: read_waits
-SELECT w.run, w.path, w.name, w.number, w.kind, w.due_at, w.topic
+SELECT w.run, w.path, w.name, w.number, w.kind, w.due_at, w.topic, w.after
 FROM unnest(%(runs)s::uuid[]) AS h(run) JOIN outlast.run r ON r.id = h.run
 JOIN outlast.wait w ON w.run = r.id AND w.generation = r.generation
 ORDER BY w.run, w.due_at, w.path, w.name, w.number

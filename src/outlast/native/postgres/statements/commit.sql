@@ -27,7 +27,7 @@ WITH ended AS MATERIALIZED (
 ),
 ended_waits AS (
     DELETE FROM outlast.wait w USING ended e
-    WHERE e.kind IN ('sleep', 'timeout', 'effect') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
+    WHERE e.kind IN ('sleep', 'timeout', 'effect', 'wait', 'until', 'ask') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
 )
 DELETE FROM outlast.activity a USING ended e
 WHERE a.run = e.run AND a.generation = e.generation AND a.path = e.path AND a.name = e.name AND a.number = e.number
@@ -50,9 +50,20 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
 WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
 RETURNING run, outlast.step_failure.token, outlast.step_failure.generation, path, name, number, attempt
 
+-- Forget the failed attempts of one call under the current token, whose run is locked, so that no newer claim reads them
+-- half-way. Primary keys.
+-- name: forget_failures
+WITH held AS MATERIALIZED (
+    SELECT r.id, r.generation FROM outlast.run r
+    WHERE r.id = %(run)s::uuid AND r.token = %(token)s::bigint AND r.generation = %(generation)s::bigint AND r.status = 'running' FOR NO KEY UPDATE
+)
+DELETE FROM outlast.step_failure f USING held
+WHERE f.run = held.id AND f.generation = held.generation AND f.path = %(path)s AND f.name = %(name)s AND f.number = %(number)s::bigint
+
 -- THE statement that changes a run's status after its claim, and the only one that ends a run, with all that follows from
 -- an end: what the body left, the key's last word, waits and activity withdrawn. A run that waits for a time only, such as one that
--- backs off, waits for no name any more; a wait that is there keeps its instant while it has the same name. Everything goes by primary key. Rows are
+-- backs off, waits for no name any more; a wait that is there keeps its instant while it has the same name, and takes note of what
+-- was seen meanwhile. Everything goes by primary key. Rows are
 -- locked in the batch's order, which is by id; a stranger's lock is waited for no longer than lock_timeout. `found` is the
 -- status that the caller saw. A suspect that recorded or reported something since its last loss is none any more. What it
 -- returns was changed.
@@ -98,13 +109,14 @@ old_waits AS (
 ),
 old_activity AS (DELETE FROM outlast.activity a USING changed c(run) WHERE c.is_over AND a.run = c.run),
 new_waits AS (
-    INSERT INTO outlast.wait AS w (run, generation, path, name, number, kind, due_at, topic)
-    SELECT c.run, c.generation, n.path, n.name, n.number, n.kind, n.due_at, n.topic
+    INSERT INTO outlast.wait AS w (run, generation, path, name, number, kind, due_at, topic, after)
+    SELECT c.run, c.generation, n.path, n.name, n.number, n.kind, n.due_at, n.topic, n.after
     FROM changed c(run)
-    CROSS JOIN LATERAL json_to_recordset(c.waits) AS n(path text, name text, number bigint, kind text, due_at timestamptz, topic text)
+    CROSS JOIN LATERAL json_to_recordset(c.waits) AS n(path text, name text, number bigint, kind text, due_at timestamptz, topic text, after bigint)
     WHERE c.waits IS NOT NULL
-    ON CONFLICT (run, generation, path, name, number) DO UPDATE SET topic = excluded.topic, due_at = excluded.due_at
-    WHERE w.topic IS DISTINCT FROM excluded.topic
+    ON CONFLICT (run, generation, path, name, number) DO UPDATE
+    SET topic = excluded.topic, after = excluded.after, due_at = CASE WHEN w.topic IS DISTINCT FROM excluded.topic THEN excluded.due_at ELSE w.due_at END
+    WHERE w.topic IS DISTINCT FROM excluded.topic OR w.after <> excluded.after
 )
 SELECT c.run, c.token, c.lane FROM changed c(run)
 

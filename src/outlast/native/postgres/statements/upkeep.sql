@@ -98,6 +98,7 @@ steps AS (DELETE FROM outlast.step s WHERE s.run = ANY (ARRAY(SELECT id FROM gon
 failures AS (DELETE FROM outlast.step_failure f WHERE f.run = ANY (ARRAY(SELECT id FROM gone))),
 activities AS (DELETE FROM outlast.activity a WHERE a.run = ANY (ARRAY(SELECT id FROM gone))),
 waits AS (DELETE FROM outlast.wait w WHERE w.run = ANY (ARRAY(SELECT id FROM gone))),
+cursors AS (DELETE FROM outlast.cursor c WHERE c.run = ANY (ARRAY(SELECT id FROM gone))),
 signals AS (DELETE FROM outlast.signal s WHERE s.run = ANY (ARRAY(SELECT id FROM gone))),
 decisions AS (DELETE FROM outlast.decision d WHERE d.run = ANY (ARRAY(SELECT id::text FROM gone)))
 DELETE FROM outlast.run r WHERE r.id = ANY (ARRAY(SELECT id FROM gone))

@@ -94,7 +94,7 @@ CREATE TABLE outlast_run_step (
     name TEXT NOT NULL,
     number INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('step', 'transaction', 'effect', 'sleep', 'timeout')),
+    kind TEXT NOT NULL CHECK (kind IN ('step', 'transaction', 'effect', 'wait', 'until', 'ask', 'signal', 'sleep', 'timeout')),
     outcome TEXT NOT NULL CHECK (outcome IN ('result', 'error', 'resumed', 'given_up')),
     digest TEXT NOT NULL,
     attempts INTEGER NOT NULL,

@@ -93,7 +93,7 @@ WHERE id IN (
 
 -- When a worker was proven dead, by its lock; none for one that lives, was stopped or is only silent. Primary key.
 -- name: find_death
-SELECT ended_at FROM outlast_worker WHERE id = :worker AND "end" = 'dead' AND is_alive = 0;
+SELECT ended_at FROM outlast_worker WHERE id = :worker AND ended_as = 'dead' AND is_alive = 0;
 
 -- Whether a claim is current. Primary key.
 -- name: find_claim

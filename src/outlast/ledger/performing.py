@@ -1,0 +1,120 @@
+"""Performing: calls `perform` and `reconcile` without an engine, as coroutines or on threads, until their time-out.
+
+A thread cannot be ended. One that goes on after nobody waits for it is remembered, so that nothing begins beside it in this
+process, and what it returns in the end is offered to whoever called it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from outlast.effect import Effect
+from outlast.errors import StepStuckError
+from outlast.failure import capture
+from outlast.scope import STEP
+from outlast.step import Step
+from outlast.this_step import StepAttempt
+
+from .operation import OperationName
+from .threads import Threads
+from .verdict import timed_out
+
+logger = logging.getLogger("outlast")
+
+
+class Performing:
+    """Functions of the application's that one ledger has under way."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._lingering: dict[OperationName, set[Future[Any]]] = {}
+
+    def is_lingering(self, name: OperationName) -> bool:
+        """Tell whether a thread of an earlier call for this operation still goes on here."""
+        going = {thread for thread in self._lingering.get(name, ()) if not thread.done()}
+        if going:
+            self._lingering[name] = going
+        else:
+            self._lingering.pop(name, None)
+        return bool(going)
+
+    async def call(
+        self,
+        effect: Effect[..., Any],
+        step: Step[..., Any],
+        function: Callable[[], Any],
+        attempt: StepAttempt[Any],
+        name: OperationName,
+        on_late: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Call `function`, which is `step`'s with its arguments. Raises what it raises, and `AttemptTimeoutError`.
+
+        A thread is told at its time-out, and waited for once as long again: what it says by then counts. After that it is
+        `StepStuckError`, and what it returns goes to `on_late`, on that thread, as it does when the caller is canceled.
+        """
+        if step.is_async:
+            return await self._await(effect, function, attempt)
+        return await self._wait(effect, function, attempt, name, on_late)
+
+    async def _await(self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any]) -> Any:
+        async def run() -> Any:
+            STEP.set(attempt)
+            return await function()
+
+        try:
+            async with asyncio.timeout(effect.timeout.total_seconds()) as limit:
+                return await asyncio.create_task(run())
+        except TimeoutError:
+            if limit.expired():
+                raise timed_out(effect) from None
+            raise
+
+    async def _wait(
+        self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any], name: OperationName, on_late: Callable[[Any], None] | None
+    ) -> Any:
+        def run() -> Any:
+            STEP.set(attempt)
+            try:
+                return function()
+            except StopIteration as error:  # a future cannot hold one, and who waits for the thread would wait for ever
+                raise RuntimeError(f"{effect.name} raised StopIteration") from error
+
+        variables, seconds = contextvars.copy_context(), effect.timeout.total_seconds()
+        thread = self._threads.perform(lambda: variables.run(run))
+        waiter = asyncio.wrap_future(thread)
+        waiter.add_done_callback(_look_at)
+        try:
+            done, _ = await asyncio.wait({waiter}, timeout=seconds)
+            if not done:
+                attempt.tell("the attempt timed out")
+                done, _ = await asyncio.wait({waiter}, timeout=seconds)
+            if done:
+                return waiter.result()
+        except asyncio.CancelledError:
+            attempt.tell("the caller was canceled")
+            self._abandon(thread, name, on_late)
+            raise
+        self._abandon(thread, name, on_late)
+        raise StepStuckError(effect.name, attempt.attempt, capture(timed_out(effect)))
+
+    def _abandon(self, thread: Future[Any], name: OperationName, on_late: Callable[[Any], None] | None) -> None:
+        if thread.cancel():
+            return  # it never began
+        self._lingering.setdefault(name, set()).add(thread)
+
+        def ended(thread: Future[Any]) -> None:
+            if on_late is not None and thread.exception() is None:
+                on_late(thread.result())
+
+        thread.add_done_callback(ended)
+
+
+def _look_at(waiter: asyncio.Future[Any]) -> None:
+    """Look at what nobody waits for any more, so that asyncio does not report it."""
+    if not waiter.cancelled():
+        waiter.exception()
