@@ -9,7 +9,8 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,12 @@ import psycopg
 from bench.event import report
 from bench.sql import load_statements
 from outlast import Context, connect, step, task
+from outlast.effect import Attempt, effect
 
 Options = dict[str, Any]
 
 STEPS_IN_SEQUENCE = 10
+POOL_CONNECTIONS = 20
 STATEMENTS = load_statements(__file__)
 POLL_SECONDS = 0.002
 SHARED_POLL_SECONDS = 0.02
@@ -84,6 +87,48 @@ async def ten_steps(ctx: Context, job: Job) -> Job:
     return Job(number)
 
 
+def write_note(connection: psycopg.Connection, number: int) -> int:
+    """Write one row of the application's."""
+    connection.execute(STATEMENTS["write_note"], [number])
+    return number + 1
+
+
+async def write_note_asynchronously(connection: psycopg.AsyncConnection, number: int) -> int:
+    """Write the same row."""
+    await connection.execute(STATEMENTS["write_note"], [number])
+    return number + 1
+
+
+@effect
+async def touch_nothing(attempt: Attempt, number: int) -> int:
+    """Do the least that an effect can do."""
+    return number + 1
+
+
+@task("one_transaction")
+async def one_transaction(ctx: Context, job: Job) -> Job:
+    """One transactional step on the engine's own database."""
+    number = await ctx.transaction(ctx.database, write_note, job.number)
+    ended.add_one()
+    return Job(number)
+
+
+@task("one_pool_transaction")
+async def one_pool_transaction(ctx: Context[Any], job: Job) -> Job:
+    """The same on a pool that the application has on that database."""
+    number = await ctx.transaction(ctx.services, write_note_asynchronously, job.number)
+    ended.add_one()
+    return Job(number)
+
+
+@task("one_effect")
+async def one_effect(ctx: Context, job: Job) -> Job:
+    """One effect that does nothing."""
+    number = await ctx.effect(touch_nothing, job.number)
+    ended.add_one()
+    return Job(number)
+
+
 @task("reporting")
 async def reporting(ctx: Context, job: Job) -> Job:
     """Say when the first line was reached."""
@@ -99,12 +144,25 @@ async def holding(ctx: Context, job: Job) -> Job:
     return job
 
 
-TASKS = {each.name: each for each in (one_step, ten_steps, reporting, holding)}
+TASKS = {each.name: each for each in (one_step, ten_steps, one_transaction, one_pool_transaction, one_effect, reporting, holding)}
 
 
-def _engine(options: Options) -> Any:
+def _engine(options: Options, services: Any = None) -> Any:
     """Return the engine as what it can do: `enqueue_many` is the native engine's, and not in the port of all engines."""
-    return connect(options["url"], tasks=tuple(TASKS.values()))
+    return connect(options["url"], tasks=tuple(TASKS.values()), services=services)
+
+
+@asynccontextmanager
+async def _services(options: Options) -> AsyncIterator[Any]:
+    """Open what the task needs: a pool of the application's, which is of no weight where there is none."""
+    if options["task"] != "one_pool_transaction":
+        yield None
+        return
+    from psycopg_pool import AsyncConnectionPool
+
+    async with AsyncConnectionPool(options["url"], min_size=POOL_CONNECTIONS, max_size=POOL_CONNECTIONS) as pool:
+        await pool.wait()
+        yield pool
 
 
 async def _until_all_finished(connection: psycopg.AsyncConnection, poll_seconds: float) -> None:
@@ -119,6 +177,8 @@ async def prepare(options: Options) -> None:
     """Make the schema and leave no run behind."""
     async with _engine(options) as engine:
         await engine.enqueue_many(TASKS["one_step"], [])
+    async with await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection:
+        await connection.execute(STATEMENTS["make_note_table"])
     report("prepared")
 
 
@@ -145,7 +205,11 @@ async def drain(options: Options) -> None:
     """
     ended.expected = options["count"]
     is_shared = options.get("is_shared", False)
-    async with await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection, _engine(options) as engine:
+    async with (
+        await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection,
+        _services(options) as services,
+        _engine(options, services) as engine,
+    ):
         if is_shared:
             report("ready")
             await asyncio.to_thread(sys.stdin.readline)

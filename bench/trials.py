@@ -164,6 +164,18 @@ TRIALS = (
     Trial("takeover", _sides(_takeover, OUTLAST, OPENWORKFLOW)),
     Trial("two_workers", {"outlast": partial(_share, workers=2), "outlast, one worker": partial(_share, workers=1)}),
     Trial("crowd", {"outlast": partial(_crowd, waiting=100_000), "outlast, none waiting behind": partial(_crowd, waiting=0)}),
+    Trial(
+        "one_call",
+        {
+            side: partial(_drain, contender=OUTLAST, task=task, steps=1, full=2_000, short=200)
+            for side, task in (
+                ("outlast, plain step", "one_step"),
+                ("outlast, transactional step", "one_transaction"),
+                ("outlast, the same on a pool", "one_pool_transaction"),
+                ("outlast, effect", "one_effect"),
+            )
+        },
+    ),
     Trial("past", {"outlast": partial(_past, finished=1_000_000), "outlast, none finished": partial(_past, finished=0)}),
     Trial("import", {"outlast": _import}),
 )

@@ -31,8 +31,22 @@ def test_every_goal_has_its_row() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.trial} {row.figure}")
 def test_a_row_compares_with_sides_that_are_measured(row: Row) -> None:
     """A goal against a side that no trial measures would never be judged."""
-    assert "outlast" in SIDES[row.trial]
+    assert (row.beside or "outlast") in SIDES[row.trial]
+    assert not (row.beside and row.goals), "a row is judged, or shows ratios"
     assert set(BESIDE[row.trial, row.figure]) <= set(SIDES[row.trial])
+
+
+def test_what_durable_calls_cost_is_shown_beside_a_plain_step() -> None:
+    """A ratio stands beside each other side, on the terminal and on the page, where nothing is to be reached."""
+    rows = [row for row in ROWS if row.trial == "one_call"]
+    assert [row.figure for row in rows] == ["rate", "cpu"]
+    plain, *others = SIDES["one_call"]
+    assert all(row.beside == plain for row in rows)
+    sides = {plain: Spread.of([400.0])} | {side: Spread.of([100.0 * number]) for number, side in enumerate(others, 1)}
+    result = Result(rows[0], sides)
+    assert result.verdicts() == {side: f"{number / 4:.2f} x {plain}" for number, side in enumerate(others, 1)}
+    assert f"| {others[0]} | 100 | 100 - 100 | 0.25 x {plain} |" in as_markdown({}, [result], rounds=1, is_short=False)
+    assert f"0.25 x {plain}" in as_text([result], is_short=False)
 
 
 @pytest.mark.parametrize(

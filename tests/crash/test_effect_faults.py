@@ -1,0 +1,350 @@
+"""Effects whose attempts are cut off, frozen, late, lost, given up or unsure: what is believed when, and that a person decides the rest.
+
+Everything is asserted on the rows of the ledger and on the provider's log; the instants are those in the rows.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from .effect_child import Job, Order
+from .effect_world import EffectWorld, effect_world, until
+
+BREAD = Order("bread")
+KEYED = Order("bread", is_keyed=True)
+LENIENCE = 0.05
+"""Seconds by which an instant that a process has computed may come before the database's own."""
+
+
+@pytest.fixture
+def world(database_url, tmp_path) -> Iterator[EffectWorld]:
+    with effect_world(database_url, tmp_path) as world:
+        yield world
+
+
+def believable(attempt: dict) -> float:
+    return attempt["started_at"] + attempt["timeout"] + attempt["settle"]
+
+
+# --- what is believed, and when --------------------------------------------------------------------------------------------
+def test_an_order_that_was_done_and_not_answered_is_found_and_not_repeated(world):
+    """The provider acts and closes the connection: the reconciler finds it done at once, and there is one attempt."""
+    world.provider.say("bread", "drop")
+    (run,) = world.accept(Job(BREAD, timeout="60s"))
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    assert [attempt["outcome"] for attempt in world.operation()["attempts"]] == ["done"]
+    assert world.output(run) == "bread 1"
+    world.check(executed=1)
+
+
+def test_not_done_is_not_believed_before_time_out_and_settle(world):
+    """While the worker lives, an order that nobody knows of is sent again only after the first attempt's time-out and settle."""
+    world.provider.say("bread", "lose")
+    (run,) = world.accept(Job(BREAD, timeout="3s", settle="1s"))
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    first, second = world.operation()["attempts"]
+    assert (first["outcome"], second["outcome"]) == ("not_done", "done")
+    assert second["started_at"] >= believable(first) - LENIENCE
+    world.check(executed=1)
+
+
+def test_after_a_proven_death_not_done_is_believed_after_settle(world):
+    """A killed worker's attempt is believed to be not done once its death is proven and `settle` has passed, long before its time-out."""
+    world.provider.say("bread", "late never")
+    (run,) = world.accept(Job(BREAD, timeout="300s", settle="2s"))
+    victim = world.worker()
+    world.provider.wait_for("arrived")
+    victim.signal(signal.SIGKILL)
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    first, second = world.operation()["attempts"]
+    (died_at,) = [row["ended_at"] for row in world.rows("worker") if row["id"] == first["worker"]]
+    assert died_at + first["settle"] - LENIENCE <= second["started_at"] < believable(first)
+    assert second["worker"] != first["worker"]
+    world.check(executed=1)
+
+
+def test_what_comes_between_a_look_and_the_belief_is_seen(world):
+    """A look that began before "not done" can be believed is worth nothing when it answers afterwards: the order was done meanwhile."""
+    world.provider.say("bread", "late close act", looks=("tell answer",))
+    (run,) = world.accept(Job(BREAD, timeout="5s", settle="1s"))
+    world.worker()
+    world.provider.wait_for("arrived")
+    (attempt,) = world.operation()["attempts"]
+    until(attempt["started_at"] + 4)  # so that the look may go on beyond the time-out, and is not over its own
+    world.provider.release("bread", "close")
+    world.provider.wait_for("looked", receipt=None)
+    world.provider.release("bread", "act")
+    world.provider.wait_for("executed")
+    until(believable(attempt) + 0.3)
+    world.provider.release("bread", "answer")
+    world.wait_for_status(run, "succeeded")
+    assert [attempt["outcome"] for attempt in world.operation()["attempts"]] == ["done"]
+    world.check(executed=1)
+
+
+def test_a_revoked_order_is_believed_at_once_and_never_done(world):
+    """A reconciler that voids the order is believed long before the time-out; what comes late after all is refused by the provider."""
+    world.provider.say("bread", "late act", looks=("revoke",))
+    (run,) = world.accept(Job(BREAD, timeout="300s", settle="60s"))
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    first, second = world.operation()["attempts"]
+    assert second["started_at"] < believable(first)
+    world.provider.release("bread", "act")
+    world.provider.wait_for("refused", why="voided")
+    world.check(executed=1)
+
+
+def test_a_refused_connection_is_tried_again_by_the_policy(world):
+    """A declared error is a failed attempt: nobody is asked anything, and the next one follows when the provider listens again."""
+    world.provider.refuse()
+    (run,) = world.accept(Job(BREAD, attempts=1000, delay="100ms"))
+    world.worker()
+    world.wait_until("three attempts have failed", lambda: len(world.rows("operation_attempt")) > 3)
+    world.provider.accept()
+    world.wait_for_status(run, "succeeded")
+    *failed, last = world.operation()["attempts"]
+    assert {attempt["outcome"] for attempt in failed} == {"not_done"}
+    assert last["outcome"] == "done"
+    assert world.provider.lines("looked") == []
+    world.check(executed=1)
+
+
+def test_used_up_attempts_fail_the_effect(world):
+    """An order that is rejected as often as the policy allows ends the operation as failed, with nothing done."""
+    world.provider.say("bread", "reject", "reject")
+    (run,) = world.accept(Job(BREAD, attempts=2))
+    world.worker()
+    world.wait_for_status(run, "failed")
+    operation = world.operation()
+    assert operation["status"] == "failed"
+    assert [attempt["outcome"] for attempt in operation["attempts"]] == ["not_done", "not_done"]
+    world.check(executed=0)
+
+
+# --- late and frozen ---------------------------------------------------------------------------------------------------------
+def test_a_late_result_of_an_older_attempt_is_kept_and_changes_nothing(world):
+    """Attempt 1 times out in its thread and answers during attempt 2: it cannot record, its result is kept beside it, and logged."""
+    world.provider.say("bread", "hold first", "slow second", looks=("miss", "miss", "miss"))
+    (run,) = world.accept(Job(KEYED, timeout="1s", settle="0.5s"))
+    first_worker = world.worker()
+    world.wait_for_status(run, "failed")  # its thread does not end, so that nothing else may begin beside it there
+    world.worker()
+    world.retry(run)
+    world.provider.wait_for("arrived", attempt=2)
+    world.provider.release("bread", "first")
+    world.wait_until("the late result is kept", lambda: world.operation()["attempts"][0]["late"] is not None)
+    assert world.operation()["status"] == "attempting"
+    world.provider.release("bread", "second")
+    world.wait_for_status(run, "succeeded")
+    first, second = world.operation()["attempts"]
+    assert first["late"] == {"number": 1, "name": "bread"}
+    assert (first["outcome"], second["outcome"]) == ("not_done", "done")
+    assert any("ended late" in line for line in first_worker.complained), first_worker.report()
+    world.check(executed=1)
+
+
+def test_a_frozen_worker_that_comes_back_records_nothing(world):
+    """A worker is frozen for longer than its lease in the middle of an attempt; another finds it done; what the first says then is refused."""
+    world.provider.say("bread", "hold answer")
+    (run,) = world.accept(Job(KEYED, timeout="300s"))
+    zombie = world.worker()
+    world.provider.wait_for("executed")
+    world.freeze(zombie)
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    done = world.operation()
+    world.provider.release("bread", "answer")
+    zombie.signal(signal.SIGCONT)
+    zombie.wait_for("lease_lost")
+    world.wait_until("what it came with is kept", lambda: world.operation()["attempts"][0]["late"] is not None)
+    now = world.operation()
+    assert {name: now[name] for name in ("status", "result", "token", "changed_at")} == {
+        name: done[name] for name in ("status", "result", "token", "changed_at")
+    }
+    assert now["token"] == 2, "the second claim has recorded it"
+    world.check(executed=1)
+
+
+def test_a_frozen_workers_order_is_refused_by_its_token(world):
+    """The order of a frozen worker reaches a provider that keeps tokens after the next attempt's: it is refused, by number alone."""
+    world.provider.say("bread", "slow act")
+    (run,) = world.accept(Job(KEYED, timeout="4s", settle="0.5s"))
+    zombie = world.worker()
+    world.provider.wait_for("arrived")
+    world.freeze(zombie)
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    world.provider.release("bread", "act")
+    world.provider.wait_for("refused", why="an older token", attempt=1)
+    zombie.signal(signal.SIGCONT)
+    zombie.wait_for("lease_lost")
+    first, second = world.operation()["attempts"]
+    assert second["token"] > first["token"]
+    assert second["started_at"] >= believable(first) - LENIENCE, "silence is no proof of death"
+    world.check(executed=1)
+
+
+def test_what_the_body_gave_up_is_known_to_the_ledger(world):
+    """A durable time-out gives the effect up while it is under way: the run goes on without it, and the ledger does not take it for not done."""
+    world.provider.say("bread", "hold answer")
+    (run,) = world.accept(Job(BREAD, timeout="300s", within="1s"))
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    assert world.output(run) == "given up: bread"
+    world.provider.release("bread", "answer")
+    world.wait_until("the truth is in the ledger", lambda: is_truth_known(world))
+    world.check(executed=1)
+
+
+def test_a_cancel_in_the_middle_leaves_the_truth_in_the_ledger(world):
+    """A run is canceled while the provider works: it ends canceled, and the ledger knows what was done, or that nobody knew."""
+    world.provider.say("bread", "hold answer")
+    (run,) = world.accept(Job(BREAD, timeout="300s"))
+    world.worker()
+    world.provider.wait_for("executed")
+    world.cancel(run)
+    world.provider.release("bread", "answer")
+    world.wait_for_status(run, "canceled")
+    world.wait_until("the truth is in the ledger", lambda: is_truth_known(world))
+    world.check(executed=1)
+
+
+def is_truth_known(world: EffectWorld) -> bool:
+    """Whether the ledger says that it was done, or that nobody knew and what came late."""
+    operation = world.operation()
+    (attempt,) = operation["attempts"]
+    return operation["status"] == "done" or (operation["status"] == "unknown" and attempt["late"] is not None)
+
+
+# --- people ----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("option", "result", "status", "executed"),
+    [("done", {"number": 7, "name": "bread"}, "succeeded", 1), ("again", None, "succeeded", 2), ("fail", None, "failed", 1)],
+)
+def test_a_person_decides_what_nobody_knows(world, option, result, status, executed):
+    """Unsure asks: the run waits without a slot, whoever answers need not be a worker, and each answer ends it as it says."""
+    world.provider.say("bread", "drop", looks=("wonder",))
+    (run,) = world.accept(Job(BREAD))
+    world.worker("--concurrency", "1")
+    decision = world.wait_for_decision()
+    world.wait_for_status(run, "waiting")
+    (other,) = world.accept(Job(Order("salt")))
+    world.wait_for_status(other, "succeeded")  # in the only slot
+    assert world.status(run) == "waiting"
+    world.decide(decision["id"], option, **({} if result is None else {"result": result}))
+    world.wait_for_status(run, status)
+    (operation,) = [row for row in world.rows("operation") if row["run"] == run]
+    assert operation["status"] == ("failed" if option == "fail" else "done")
+    assert operation["result"] == {"done": result, "again": {"number": 2, "name": "bread"}, "fail": None}[option]
+    assert len(world.provider.lines("executed", name="bread")) == executed
+    (decided,) = world.rows("decision")
+    assert (decided["state"], decided["answer"], decided["answered_by"]) == ("consumed", option, "a test")
+    world.check()
+
+
+@pytest.mark.parametrize("option", ["done", "again", "fail"])
+def test_a_decision_may_be_made_while_no_worker_lives(world, option):
+    """The worker is killed after it has asked; the answer is given while nobody works; the next worker acts on it once."""
+    world.provider.say("bread", "lose")
+    (run,) = world.accept(Job(BREAD, effect="place_blindly"))
+    victim = world.worker()
+    decision = world.wait_for_decision()
+    victim.signal(signal.SIGKILL)
+    victim.wait()
+    world.decide(decision["id"], option, **({"result": {"number": 7, "name": "bread"}} if option == "done" else {}))
+    world.worker()
+    world.wait_for_status(run, "failed" if option == "fail" else "succeeded")
+    assert len(world.operation()["attempts"]) == (2 if option == "again" else 1)
+    assert len(world.provider.lines("executed")) == (1 if option == "again" else 0)
+    if option != "done":  # what a person says is believed, and the provider never did it
+        world.check()
+
+
+def test_an_answer_of_the_wrong_type_is_asked_again(world):
+    """A result that does not fit the effect's type is found out by the worker: that question is closed, and another one tells why."""
+    world.provider.say("bread", "drop")
+    (run,) = world.accept(Job(BREAD, effect="place_blindly"))
+    world.worker()
+    first = world.wait_for_decision()
+    world.decide(first["id"], "done", result={"number": "one"})
+    second = world.wait_for_decision(count=2)
+    assert second["id"] != first["id"]
+    assert "number" in str(second["about"]), second
+    world.decide(second["id"], "done", result={"number": 1, "name": "bread"})
+    world.wait_for_status(run, "succeeded")
+    assert sorted(row["state"] for row in world.rows("decision")) == ["consumed", "superseded"]
+    world.check(executed=1)
+
+
+def test_a_reconciler_that_fails_is_asked_again(world):
+    """One failure of the reconciler is no verdict: it is asked again by the policy, and believed then."""
+    world.provider.say("bread", "drop", looks=("fail",))
+    (run,) = world.accept(Job(BREAD, attempts=3))
+    world.worker()
+    world.wait_for_status(run, "succeeded")
+    assert len(world.provider.lines("looked")) == 2
+    assert world.rows("decision") == []
+    world.check(executed=1)
+
+
+def test_a_reconciler_that_keeps_failing_is_replaced_by_a_person(world):
+    """When the reconciler has failed as often as the policy allows, a person is asked."""
+    world.provider.say("bread", "drop", looks=("fail", "fail"))
+    (run,) = world.accept(Job(BREAD, attempts=2))
+    world.worker()
+    decision = world.wait_for_decision()
+    assert len(world.provider.lines("looked")) == 2
+    world.decide(decision["id"], "done", result={"number": 1, "name": "bread"})
+    world.wait_for_status(run, "succeeded")
+    world.check(executed=1)
+
+
+# --- one key, several runs -----------------------------------------------------------------------------------------------------
+def test_two_runs_with_one_key_do_it_once(world):
+    """Two runs name one operation: the provider executes one order, and both get its receipt."""
+    world.provider.say("bread", "slow act")
+    runs = world.accept(Job(BREAD, key="the bread"), Job(BREAD, key="the bread"))
+    world.worker(), world.worker()
+    world.provider.wait_for("arrived")
+    world.wait_until("both have begun", lambda: world.statuses()["pending"] == 0)
+    world.provider.release("bread", "act")
+    for run in runs:
+        world.wait_for_status(run, "succeeded")
+    assert [world.output(run) for run in runs] == ["bread 1", "bread 1"]
+    assert len(world.operation()["attempts"]) == 1
+    world.check(executed=1)
+
+
+def test_a_key_whose_run_died_is_taken_over_by_another_run(world):
+    """The run that acts for a shared key loses its worker for good; another run of the key reconciles, and does it itself."""
+    world.provider.say("bread", "late never")
+    (first,) = world.accept(Job(BREAD, key="the bread", timeout="300s"))
+    victim = world.worker()
+    world.provider.wait_for("arrived")
+    world.cancel(first)
+    victim.signal(signal.SIGKILL)
+    victim.wait()
+    (second,) = world.accept(Job(BREAD, key="the bread", timeout="300s"))
+    world.worker()
+    world.wait_for_status(second, "succeeded")
+    assert world.wait_for_status(first, "canceled") == "canceled"
+    assert [attempt["run"] for attempt in world.operation()["attempts"]] == [first, second]
+    world.check(executed=1)
+
+
+def test_other_arguments_under_a_key_are_refused(world):
+    """A run that names an operation of other arguments fails, and nothing is sent for it."""
+    first, second = world.accept(Job(BREAD, key="the bread"), Job(Order("salt"), key="the bread"))
+    world.worker("--concurrency", "1")
+    assert world.wait_for_status(first, "succeeded", "failed") == "succeeded"
+    world.wait_for_status(second, "failed")
+    assert "other arguments" in str([row["error"] for row in world.rows("run_body") if row["run"] == second])
+    assert world.provider.lines("arrived", name="salt") == []
+    world.check(executed=1)
