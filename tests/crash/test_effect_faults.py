@@ -154,7 +154,7 @@ def test_a_frozen_worker_that_comes_back_records_nothing(world):
     """A worker is frozen for longer than its lease in the middle of an attempt; another finds it done; what the first says then is refused."""
     world.provider.say("bread", "hold answer")
     (run,) = world.accept(Job(KEYED, timeout="300s"))
-    zombie = world.worker()
+    zombie = world.worker("--lease", "2s")
     world.provider.wait_for("executed")
     world.freeze(zombie)
     world.worker()
@@ -176,7 +176,7 @@ def test_a_frozen_workers_order_is_refused_by_its_token(world):
     """The order of a frozen worker reaches a provider that keeps tokens after the next attempt's: it is refused, by number alone."""
     world.provider.say("bread", "slow act")
     (run,) = world.accept(Job(KEYED, timeout="4s", settle="0.5s"))
-    zombie = world.worker()
+    zombie = world.worker("--lease", "2s")
     world.provider.wait_for("arrived")
     world.freeze(zombie)
     world.worker()

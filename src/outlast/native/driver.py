@@ -253,6 +253,8 @@ class NativeDriver(Concluding):
             return
         self._replay.land(record)
         self._has_progress = True
+        if record.kind is RecordKind.SIGNAL:
+            self._waits.deliver_soon()
         if self.phase is not Phase.RUNNING:
             return
         if self._body.has_to_be_watched:

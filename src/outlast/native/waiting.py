@@ -91,8 +91,9 @@ class Waits:
         self._calls = calls
         self._at = at
         self._deliver = deliver
-        self._spawn = spawn
         """Makes a delivery pass; what a wait finds undelivered has no number yet."""
+        self._spawn = spawn
+        self._is_delivering = False
 
     def begin(self, call: Call, driver: NativeDriver) -> None:
         """Look, and tell the driver what came of it, unless the call was stopped before."""
@@ -114,6 +115,20 @@ class Waits:
             driver.fail(error)
         else:
             conclusion.tell(driver, call, started_at)
+
+    def deliver_soon(self) -> None:
+        """A body has sent something. One pass at a time, which sees all that is committed when it begins."""
+        if not self._is_delivering:
+            self._is_delivering = True
+            self._spawn(self._deliver_sent())
+
+    async def _deliver_sent(self) -> None:
+        await asyncio.sleep(0)  # the other sends of the same flush land in this turn
+        self._is_delivering = False
+        try:
+            await self._deliver()
+        except OutlastError as error:
+            logger.debug("what a body has sent was not delivered at once: %s", error)
 
     def withdraw(self, call: Call, driver: NativeDriver) -> None:
         """The body gave a call up: nobody has to answer what it may have asked. What a crash leaves is withdrawn at the run's end."""

@@ -5,7 +5,9 @@ from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
 from .asking import AskingSuite, SharedKeysSuite
 from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
+from .deciding import DecidingSuite
 from .effects import EffectsSuite, ReconcilingSuite
+from .named_waits import ConditionsSuite, FirstSuite, QuestionsSuite, SignalsSuite
 from .operating import OperatingSuite
 from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite
@@ -32,6 +34,10 @@ class EngineSuite(
     AttemptsSuite,
     ServicesSuite,
     SleepingSuite,
+    SignalsSuite,
+    ConditionsSuite,
+    FirstSuite,
+    QuestionsSuite,
     PlainBodiesSuite,
     PlainTimeSuite,
     PlainEndingsSuite,
@@ -42,6 +48,7 @@ class EngineSuite(
     TakingOverSuite,
     ResultsSuite,
     OperatingSuite,
+    DecidingSuite,
     UpkeepSuite,
 ):
     """Subclass it in a test module, beside the two fixtures."""
