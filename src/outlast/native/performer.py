@@ -32,7 +32,8 @@ from outlast.this_step import StepAttempt
 
 from .activity import Activities
 from .call import Call
-from .effecting import Committed, Conclusion, Effecting, Effects
+from .conclusion import Committed, Conclusion
+from .effecting import Effecting, Effects
 from .process_step import ProcessFailedError, run_in_process
 from .store import ClaimedRun, StepCheckpoint
 from .transacting import Transacting, Transactions

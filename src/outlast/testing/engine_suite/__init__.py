@@ -13,6 +13,7 @@ from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite
 from .plain_time import PlainTimeSuite
 from .results import ResultsSuite
+from .signal_races import SignalRacesSuite
 from .sleeping import SleepingSuite
 from .steps import RetriesSuite, StepsSuite
 from .stopping import StoppingSuite
@@ -38,6 +39,7 @@ class EngineSuite(
     ConditionsSuite,
     FirstSuite,
     QuestionsSuite,
+    SignalRacesSuite,
     PlainBodiesSuite,
     PlainTimeSuite,
     PlainEndingsSuite,
