@@ -29,6 +29,7 @@ STATEMENTS = load_statements(__file__)
 POLL_SECONDS = 0.002
 SHARED_POLL_SECONDS = 0.02
 """Asked while others work, so seldom enough not to matter."""
+PARKED_POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,19 @@ async def holding(ctx: Context, job: Job) -> Job:
     return job
 
 
-TASKS = {each.name: each for each in (one_step, ten_steps, one_transaction, one_pool_transaction, one_effect, reporting, holding)}
+@task("waking")
+async def waking(ctx: Context, job: Job) -> Job:
+    """Wait for a topic of its own, and say when the next line was reached."""
+    await ctx.wait_for(_wake_topic(job.number))
+    report("body", number=job.number)
+    return job
+
+
+def _wake_topic(number: int) -> str:
+    return f"wake:{number}"
+
+
+TASKS = {each.name: each for each in (one_step, ten_steps, one_transaction, one_pool_transaction, one_effect, reporting, holding, waking)}
 
 
 def _engine(options: Options, services: Any = None) -> Any:
@@ -171,6 +184,16 @@ async def _until_all_finished(connection: psycopg.AsyncConnection, poll_seconds:
         if row == (False,):
             return
         await asyncio.sleep(poll_seconds)
+
+
+async def _until_parked(options: Options) -> None:
+    """Wait until so many runs wait; asked seldom, because it counts them."""
+    async with await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection:
+        while True:
+            row = await (await connection.execute(STATEMENTS["count_waiting"])).fetchone()
+            if row is not None and row[0] >= options["parked"]:
+                return
+            await asyncio.sleep(PARKED_POLL_SECONDS)
 
 
 async def prepare(options: Options) -> None:
@@ -224,9 +247,11 @@ async def drain(options: Options) -> None:
 
 
 async def work(options: Options) -> None:
-    """Be a worker until the harness closes standard input, or kills it."""
+    """Be a worker until the harness closes standard input, or kills it; ready once `parked` runs wait, where any are to."""
     async with _engine(options) as engine:
         await engine.start(concurrency=options["concurrency"])
+        if options.get("parked"):
+            await _until_parked(options)
         report("ready")
         await asyncio.to_thread(sys.stdin.read)
     report("stopped")
@@ -243,12 +268,24 @@ async def ask(options: Options) -> None:
     report("asked_all")
 
 
+async def send(options: Options) -> None:
+    """Signal one waiting run after the other with a pause before each, and say when each call began."""
+    async with _engine(options) as engine:
+        await engine.find("00000000-0000-7000-8000-000000000000")
+        for number in range(options["count"]):
+            await asyncio.sleep(options["pause_seconds"])
+            report("asked", number=number)
+            await engine.signal(_wake_topic(number))
+    report("asked_all")
+
+
 ACTIONS: dict[str, Callable[[Options], Coroutine[Any, Any, None]]] = {
     "prepare": prepare,
     "enqueue": enqueue,
     "drain": drain,
     "work": work,
     "ask": ask,
+    "send": send,
 }
 
 if __name__ == "__main__":

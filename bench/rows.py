@@ -87,6 +87,8 @@ ROWS = (
     Row("one_call", "rate", "runs of one call, 2,000 waiting, 100 at once", "runs/s", beside="outlast, plain step"),
     Row("latency", "median", "idle: enqueue to the body's first line, median", "ms", (Goal(None, 4),)),
     Row("latency", "p99", "idle: enqueue to the body's first line, 99th percentile", "ms", (Goal(None, 10),)),
+    Row("wake", "median", "signal to the next line of one of 10,000 waiting bodies, median", "ms", (Goal(None, 50),)),
+    Row("wake", "p99", "signal to the next line of one of 10,000 waiting bodies, 99th percentile", "ms"),
     Row("takeover", "seconds", "takeover after kill -9, default settings", "s", (Goal(None, 3),)),
     Row("crowd", "rate", "the first 5,000 runs with 100,000 waiting behind them", "runs/s", (Goal("outlast, none waiting behind", 0.9),)),
     Row("past", "rate", "5,000 runs with 1,000,000 finished ones beside them", "runs/s", (Goal("outlast, none finished", 0.9),)),

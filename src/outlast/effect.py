@@ -158,8 +158,9 @@ class Effect(Generic[P, R]):
     def reconcile(
         self, function: Callable[Concatenate[Attempt[Any], P], Awaitable[Done[R] | NotDone | Unsure] | Done[R] | NotDone | Unsure]
     ) -> Callable[Concatenate[Attempt[Any], P], Any]:
-        """Declare how to find out whether an attempt was done: it gets that attempt and the arguments, and changes nothing.
+        """Declare how to find out whether an attempt was done: it gets that attempt and the arguments, and does nothing again.
 
+        It may see to it that the attempt cannot take effect any more, and clear up what is left of it.
         Asked after an attempt whose outcome nobody knows, on another worker too. It may be asked again and again.
         """
         self.reconciler = _part_of(self, function, "reconcile", supplied=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,6 @@ NEVER = timedelta(hours=1)
 async def waiter(ctx: Context) -> Any:
     signal = await ctx.wait_for("door")
     return signal and signal.payload
-
-
-@task
-async def sender(ctx: Context, payload: int) -> None:
-    await ctx.signal("door", payload)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -58,14 +54,22 @@ def test_a_sender_delivers_what_it_sends(url: str) -> None:
 
 @pytest.mark.usefixtures("no_polls")
 def test_what_a_body_sends_is_delivered_by_its_worker(url: str) -> None:
-    """Soon after the flush that has its record."""
+    """Soon after the flush that has its record, while the body goes on and nothing else makes its worker look."""
 
     async def scenario() -> None:
+        heard = asyncio.Event()
+
+        @task
+        async def sender(ctx: Context, payload: int) -> None:
+            await ctx.signal("door", payload)
+            await ctx.step(heard.wait)
+
         async with engine_at(url, waiter, sender) as worker:
             run = await worker.engine.enqueue(waiter)
             await until("it is parked", lambda: worker.log.find("run_parked", run=run.id))
             sending = await worker.engine.enqueue(sender, 8)
             assert await run.result(timeout=WAIT) == 8
+            heard.set()
             await sending.result(timeout=WAIT)
 
     play(scenario())

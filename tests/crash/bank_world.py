@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -106,6 +108,17 @@ def read_evidence(world: World, bank_url: str, observer: Observer) -> BankEviden
 def _value(result: Any) -> str | None:
     """Return the text of a nonce that is JSON in the database; PostgreSQL's driver has decoded it."""
     return None if result is None else str(result).strip('"')
+
+
+def last_note(folder: Path) -> dict[str, Any]:
+    """Return the last whole line that a worker has noted."""
+    path = folder / "bank.jsonl"
+    if not path.exists():
+        return {}
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 500))
+        lines = file.read().splitlines()
+    return dict(json.loads(lines[-1])) if lines else {}
 
 
 def count_cut_off(world: World) -> int:

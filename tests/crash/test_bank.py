@@ -23,7 +23,7 @@ from outlast import UnavailableError, connect
 
 from .bank_checker import BankEvidence, check_bank
 from .bank_child import Transfer, move_money
-from .bank_world import ACCOUNTS, BALANCE, Observer, count_cut_off, open_bank, prepare_bank, read_evidence
+from .bank_world import ACCOUNTS, BALANCE, Observer, count_cut_off, last_note, open_bank, prepare_bank, read_evidence
 from .world import Child, World
 
 PROGRAM = Path(__file__).with_name("bank_child.py")
@@ -32,6 +32,7 @@ WAITING_MAX = 60
 """Transfers that are accepted and not over: enough that workers never wait for work."""
 FAULT_SECONDS = (0.4, 1.3)
 """Between two faults; a worker that was killed is back after half a second of its own start."""
+MOMENT_SECONDS_MAX = 2.0
 PROLONGED = 4.0
 """How much longer than asked for it may take until enough faults have landed."""
 FREEZE_SECONDS = 3.5
@@ -141,10 +142,24 @@ class Trial:
         return "postgresql" in (self.world.url + self._bank_url)
 
     def _kill_one(self) -> None:
+        """Kill a worker at any moment, or one that has just begun a transfer, before it can have ended it."""
         worker = self._chance.choice(self._workers)
         worker.wait_for("worker_started")  # a kill during its start would cut nothing off
+        if self._chance.random() < 0.6:
+            worker = self._find_transferring() or worker
         worker.signal(signal.SIGKILL)
         self.landed["_kill_one"] += worker.wait() == -signal.SIGKILL
+
+    def _find_transferring(self) -> Child | None:
+        """Wait for a moment in which the last thing that was noted is the begin of a transfer, and return who began it."""
+        ends_at = time.monotonic() + MOMENT_SECONDS_MAX
+        while time.monotonic() < ends_at:
+            last = last_note(self.world.folder)
+            found = [worker for worker in self._workers if last.get("event") == "begun" and worker.process.pid == last.get("pid")]
+            if found:
+                return found[0]
+            time.sleep(0.001)
+        return None
 
     def _freeze_one(self) -> None:
         """Stop a worker for longer than its lease, so that it comes back with transactions that are not its own any more."""

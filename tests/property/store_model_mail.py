@@ -124,9 +124,7 @@ class MailModel(ModelState):
         return True
 
     def _has_news(self, wait: Wait, now: datetime) -> bool:
-        return any(
-            one.topic == wait.topic and not one.is_expired(now) and (one.number is None or one.number > wait.after) for one in self.signals.values()
-        )
+        return any(one.topic == wait.topic and not one.is_expired(now) and (one.number is None or one.number > wait.after) for one in self.signals.values())
 
     def forget_named_waits(self, run: ModelRun) -> None:
         for call in [call for call, wait in self.waits.items() if call[0] == run.id and wait.topic is not None]:

@@ -86,7 +86,9 @@ def in_model_numbers(rows: State, numbers: Numbers) -> State:
 def _selected(side: Side, table: str) -> str:
     identity, others = COLUMNS[table]
     names = f"{identity}, {others}" if others else identity
-    return names.replace(", end", ", ended_as" if side.is_sqlite else ', "end"')
+    if table != "worker":
+        return names
+    return names.removesuffix("end") + ("ended_as" if side.is_sqlite else '"end"')
 
 
 def _row(side: Side, table: str, row: tuple[Any, ...]) -> tuple[Any, dict[str, Any]]:

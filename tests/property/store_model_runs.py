@@ -41,9 +41,7 @@ class RunModel(MailModel):
         if new.idempotency_key is not None:
             self.keys[new.kind, new.idempotency_key] = ModelKey(new.id, new.input_digest)
         status = W if new.due_at is not None and new.due_at > now else P
-        self.runs[new.id] = ModelRun(
-            new.id, lane, new.priority, status, new.due_at or now, now, new.deadline_at, new.input_digest, new.idempotency_key
-        )
+        self.runs[new.id] = ModelRun(new.id, lane, new.priority, status, new.due_at or now, now, new.deadline_at, new.input_digest, new.idempotency_key)
         return Accepted(new.id, created=True, stored_digest=new.input_digest)
 
     # --- claiming ------------------------------------------------------------------------------------------------------------
@@ -115,9 +113,7 @@ class RunModel(MailModel):
         call = (*call_of(failed.hold.run_id, failure.key), failure.attempt)
         if call in self.failures:
             raise DuplicateError
-        self.failures[call] = ModelFailure(
-            failed.hold.token, failure.started_at, failure.failed_at, failure.retry_at, failure.is_retired, failure.error.type
-        )
+        self.failures[call] = ModelFailure(failed.hold.token, failure.started_at, failure.failed_at, failure.retry_at, failure.is_retired, failure.error.type)
         self.runs[failed.hold.run_id].has_progress = True
 
     def _let_go(self, run: ModelRun, change: RunCheckpoint, now: datetime) -> None:

@@ -176,7 +176,18 @@ class ModelState:
     def rows(self) -> State:
         """Return every row, in the form of `store_model_rows`."""
         runs = {(one.id,): _columns(one) for one in self.runs.values()}
-        bodies = ("input_digest", "idempotency_key", "output", "error", "retired_seq", "cancel_reason", "verdict", "failed_path", "failed_name", "failed_number")
+        bodies = (
+            "input_digest",
+            "idempotency_key",
+            "output",
+            "error",
+            "retired_seq",
+            "cancel_reason",
+            "verdict",
+            "failed_path",
+            "failed_name",
+            "failed_number",
+        )
         hidden = ("id", "has_progress", *bodies)
         return {
             "run": {key: {name: value for name, value in row.items() if name not in hidden} | _without_past(row) for key, row in runs.items()},

@@ -36,6 +36,8 @@ TABLES = {
     "action": "at, actor, action, run, queue, affected, reason",
 }
 OTHER_TABLES = ("lane",)
+TABLES_OF_THE_MODEL = ("cursor", "signal", "decision")
+"""What only the test with a model writes to, and compares."""
 _NAMES_ON_SQLITE = {"step": "run_step"}
 _INSTANTS = (
     "due_at",
@@ -73,7 +75,7 @@ class Side:
     def empty(self) -> None:
         """Begin anew; what hangs on others goes first."""
         with self.backend.database.transaction() as tx:
-            for name in reversed([*OTHER_TABLES[::-1], *TABLES]):
+            for name in reversed([*OTHER_TABLES[::-1], *TABLES, *TABLES_OF_THE_MODEL]):
                 tx.run(f"DELETE FROM {self.table(name)}")
             self.lanes = self.store.ensure_lanes(tx, LANES)
 

@@ -360,8 +360,9 @@ class Store(Upkeep, Mailbox, Protocol):
     def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Answer[list[Checkpoint]]:
         """Write a group after a fence, and answer what was refused.
 
-        Of one run a group holds steps and failures first and at most one `RunCheckpoint`. What a record uses up and what it
-        sends goes with it, and only where this transaction keeps the record. A record that meets one of its key raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.
+        Of one run a group holds steps and failures first and at most one `RunCheckpoint`. What a record uses up and
+        what it sends goes with it, and only where this transaction keeps the record. A record that meets one of its key
+        raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.
         """
         ...
 

@@ -185,16 +185,15 @@ class MailingSuite(WorldSuite):
     def test_old_and_new_signals_of_a_page_are_told_apart(self, world: World) -> None:
         """While a signal is undelivered because of one waiter, another one that has seen it sleeps on, and the pass still ends."""
         worker = world.worker()
-        seen, blind = world.claimed(worker), world.claimed(worker)
-        world.commit(worker, park(blind, None, waiting()))
+        seen, *blind = (world.claimed(worker) for _ in range(3))
+        world.commit(worker, *(park(run, None, waiting()) for run in blind))
         send(world)
-        with world.writing() as tx:  # numbered, with one waiter woken of a page of one
-            world.store.deliver_signals(tx, 1, START)
+        assert world.deliver(limit=1) == Delivered(frozenset({world.lane()}), 0, True)  # it has a number, and one of its two waiters is woken
         newest = mail(world, seen).newest
         assert newest
         world.commit(worker, park(seen, None, waiting(seen=newest)))
-        world.deliver()
-        assert [world.status(one.id) for one in (seen, blind)] == [RunStatus.WAITING, RunStatus.PENDING]
+        assert world.deliver().count == 1
+        assert [world.status(run.id) for run in (seen, *blind)] == [RunStatus.WAITING, RunStatus.PENDING, RunStatus.PENDING]
         assert not world.look().has_undelivered
 
     @pytest.mark.parametrize("kind", [RecordKind.WAIT, RecordKind.UNTIL, RecordKind.ASK, RecordKind.EFFECT])
