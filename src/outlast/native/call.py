@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,6 +34,12 @@ class CallState(Enum):
     """A timer that comes due at `due_at`."""
 
 
+class Work(Protocol):
+    """An attempt, or a timer."""
+
+    def cancel(self) -> object: ...
+
+
 class Call(msgspec.Struct, eq=False):
     """A call and what becomes of it."""
 
@@ -45,7 +51,7 @@ class Call(msgspec.Struct, eq=False):
     timer: Timer | None = None
     open: OpenCall = NOT_STARTED
     due_at: datetime | None = None
-    work: asyncio.Task[None] | asyncio.TimerHandle | None = None
+    work: Work | None = None
     """What is going on for it: an attempt, or the timer of the next one."""
     attempts: int = 0
     """Attempts that ended with an error and count."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from outlast.errors import LimitExceededError, OutlastError
 from outlast.failure import Failure
@@ -50,7 +51,7 @@ class Recorder:
         if self._is_too_long:
             return _too_long(self._count, self._bytes)
         was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
-        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), lambda landing, error: on_landing(record, landing, error))
+        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), partial(on_landing, record))
         return None
 
     def place(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
@@ -78,7 +79,7 @@ class Recorder:
         """Have an attempt kept that another one will follow."""
         now = self._clock()
         attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
-        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), lambda landing, error: on_landing(attempt, landing, error))
+        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), partial(on_landing, attempt))
 
 
 def _too_long(records: int, size: int) -> LimitExceededError:

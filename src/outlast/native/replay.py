@@ -167,7 +167,7 @@ class Replay:
         """Return the `seq` of a record that joins a flush now."""
         seq = self._next_seq
         self._next_seq += 1
-        heapq.heappush(self._in_flight, seq)
+        self._in_flight.append(seq)  # the highest so far, so that the heap stays one
         return seq
 
     def leave_flush(self, seq: int) -> None:
@@ -178,8 +178,11 @@ class Replay:
 
     def land(self, record: Record) -> None:
         """Take note that a record is durable; the body gets it in its turn."""
-        self._landed.add(record.seq)
-        self._drop_landed()
+        if not self._landed and self._in_flight and self._in_flight[0] == record.seq:
+            heapq.heappop(self._in_flight)
+        else:
+            self._landed.add(record.seq)
+            self._drop_landed()
         if record.outcome is not Outcome.GIVEN_UP:
             heapq.heappush(self._ready, (record.seq, record))
 
