@@ -48,6 +48,8 @@ class Call(msgspec.Struct, eq=False):
     future: Handed
     state: CallState
     step: StepCall | None = None
+    digest: str = ""
+    """Of its arguments."""
     timer: Timer | None = None
     open: OpenCall = NOT_STARTED
     due_at: datetime | None = None
@@ -69,10 +71,6 @@ class Call(msgspec.Struct, eq=False):
     """The attempt of a transaction that is in progress, or whose outcome is not known."""
     progress: Progress | None = None
     """What the last attempt in this execution reported."""
-
-    @property
-    def digest(self) -> str:
-        return self.step.digest if self.step is not None else ""
 
     @property
     def is_inserted(self) -> bool:

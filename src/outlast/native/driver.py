@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NoReturn
 
 from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
@@ -64,6 +64,10 @@ class Phase(Enum):
     """The body is closed or has ended; what it leaves behind is being written."""
     OVER = auto()
 
+
+# Asked for at every step, and the look-up of a member is slow before Python 3.12: all of them were a twentieth of a step.
+_RUNNING, _DEFERRED, _PERFORMING = Phase.RUNNING, CallState.DEFERRED, CallState.PERFORMING
+_STEP, _NOTHING, _RESULT, _KEPT = RecordKind.STEP, Found.NOTHING, Outcome.RESULT, Landing.KEPT
 
 class NativeDriver:
     """One execution of one claimed run."""
@@ -123,10 +127,11 @@ class NativeDriver:
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        kind = RecordKind.STEP if call.on is None else RecordKind.TRANSACTION
+        kind = _STEP
         if call.on is not None:
+            kind = RecordKind.TRANSACTION
             ensure_fits(call)
-        return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, step=call))
+        return self._ask(Call(key, kind, Handed(loop=self._loop), _DEFERRED, step=call, digest=call.digest))
 
     def wait(self, key: StepKey, timer: Timer) -> Handed:
         kind = RecordKind.TIMEOUT if timer.is_timeout else RecordKind.SLEEP
@@ -149,31 +154,31 @@ class NativeDriver:
         self._settle()
 
     def _ask(self, call: Call) -> Handed:
-        self._check_open()
+        if self.phase is not _RUNNING or self._is_loop_ending():
+            self._refuse()
         try:
             found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.is_inserted)
         except HistoryMismatchError as error:
             self._loop.call_soon(self._fail, error, context=NO_BODY)
             return call.future
         self._calls[call.key] = call
-        if found is Found.RECORD:
+        if found is _NOTHING:
+            if not self.is_draining:
+                self._begin(call)
+        elif found is Found.RECORD:
             call.state = CallState.RECORDED
         elif found is Found.GIVEN_UP:
             call.state = CallState.GIVEN_UP
-        elif found is Found.NOTHING and not self.is_draining:
-            self._begin(call)
-        if call.state is not CallState.PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
+        if call.state is not _PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
             self._settle()
         return call.future
 
     @property
     def _is_going_on(self) -> bool:
         """False also when the loop is ended around the body: what is canceled then is no more the body's doing than a crash is."""
-        return self.phase is Phase.RUNNING and not self._is_loop_ending()
+        return self.phase is _RUNNING and not self._is_loop_ending()
 
-    def _check_open(self) -> None:
-        if self._is_going_on:
-            return
+    def _refuse(self) -> NoReturn:
         if self.phase is Phase.TOLD and self._told is not None:
             raise CancelRequested(self._told.reason)
         raise BranchClosed
@@ -192,7 +197,8 @@ class NativeDriver:
         """Perform what has no record."""
         call.open = self._replay.open_call(call.key)
         if call.open is NOT_STARTED and call.timer is None:
-            self._attempt(call)
+            call.state = _PERFORMING
+            self._performer.begin(call, self)
             return
         call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
         if call.timer is not None:
@@ -230,7 +236,7 @@ class NativeDriver:
     def attempt_succeeded(self, call: Call, result: str, started_at: datetime) -> None:
         """An attempt ended; called by the performer, with the encoded result."""
         if self._is_awaited(call):
-            self._keep(call, Outcome.RESULT, result=result, started_at=started_at)
+            self._keep(call, _RESULT, result=result, started_at=started_at)
 
     def attempt_failed(self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta | None) -> None:
         """An attempt ended with an error; `retry_in` is the delay before the next, None after the last one."""
@@ -291,12 +297,12 @@ class NativeDriver:
             self._loop.call_soon(self._fail, problem, context=NO_BODY)
 
     def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
-        if landing is not Landing.KEPT:
+        if landing is not _KEPT:
             self._refused(landing, error, f"the record of {record.key}")
             return
         self._replay.land(record)
         self._has_progress = True
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not _RUNNING:
             return
         if self._body.has_to_be_watched:
             self._settle()
@@ -318,7 +324,8 @@ class NativeDriver:
         self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        if not self._is_going_on or not self._body.is_awaiting or self._body.is_computing(self._settle):
+        root = self._body.root
+        if not self._is_going_on or root is None or root.done() or self._body.is_computing(self._settle):
             return
         record = self._replay.next_record()
         if record is not None:
@@ -357,7 +364,7 @@ class NativeDriver:
         self._now = max(self._now, record.finished_at)
         if self._body.has_to_be_watched or self._replay.has_ready:
             self._settle()
-        if record.outcome is Outcome.ERROR and record.error is not None:
+        if record.error is not None and record.outcome is Outcome.ERROR:
             text = str(record.key)
             self._failed_keys[text] = record.key
             kind = StepStuckError if record.error.type == STUCK else StepFailedError

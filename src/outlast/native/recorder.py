@@ -19,6 +19,8 @@ from .history import FailedAttempt, History, Outcome, Record
 from .replay import NOT_STARTED, Replay
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
 
+_RESULT, _GIVEN_UP = Outcome.RESULT, Outcome.GIVEN_UP  # at every step, and the look-up of a member is slow before Python 3.12
+
 
 class Recorder:
     """The records of one execution."""
@@ -43,14 +45,14 @@ class Recorder:
         started_at: datetime | None = None,
     ) -> LimitExceededError | None:
         """Have the end of a call kept; its `seq` is its place in the order of handing over. Returns what forbids it."""
-        attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
+        attempts = call.attempts if outcome is not _RESULT else call.attempts + 1
         record = Record(call.key, self._replay.join_flush(), call.kind, outcome, call.digest, attempts, self._clock(), result, error, started_at)
         call.is_recorded = True
         self._count += 1
         self._bytes += len(result or "")
         if self._is_too_long:
             return _too_long(self._count, self._bytes)
-        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
+        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is _GIVEN_UP  # and then its attempt may be in progress
         self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), partial(on_landing, record))
         return None
 

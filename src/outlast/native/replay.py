@@ -66,6 +66,7 @@ class OpenCall:
 
 
 NOT_STARTED = OpenCall()
+_NOTHING, _GIVEN_UP = Found.NOTHING, Outcome.GIVEN_UP  # at every step, and the look-up of a member is slow before Python 3.12
 
 
 class Replay:
@@ -100,7 +101,7 @@ class Replay:
         """Answer what a call finds. Each key is asked for once."""
         self._unasked_open.discard(key)
         if not self._records:
-            return Found.NOTHING_YET if self._ready else Found.NOTHING
+            return Found.NOTHING_YET if self._ready else _NOTHING
         record = self._records.pop(key, None)
         if record is None:
             if not is_inserted and kind is not RecordKind.TIMEOUT and self._unasked[key.path]:
@@ -183,7 +184,7 @@ class Replay:
         else:
             self._landed.add(record.seq)
             self._drop_landed()
-        if record.outcome is not Outcome.GIVEN_UP:
+        if record.outcome is not _GIVEN_UP:
             heapq.heappush(self._ready, (record.seq, record))
 
     def _drop_landed(self) -> None:
