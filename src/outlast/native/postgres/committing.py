@@ -67,17 +67,22 @@ _hold = attrgetter("hold")
 
 
 def _identity(checkpoint: Checkpoint) -> tuple[Any, ...]:
-    """Return what the statements return first of a checkpoint that was kept."""
+    """Return what the statements that look for checkpoints return first of one that is there."""
     if isinstance(checkpoint, RunCheckpoint):
         return tuple(checkpoint.hold)
     key, attempt = (checkpoint.record.key, ()) if isinstance(checkpoint, StepCheckpoint) else (checkpoint.failure.key, (checkpoint.failure.attempt,))
     return *checkpoint.hold, checkpoint.generation, key.path_text, key.name, key.number, *attempt
 
 
+def _answered(checkpoint: Checkpoint) -> tuple[Any, ...]:
+    """Return what the statement that keeps a checkpoint returns first; of a record its `seq`, because shorter rows are cheaper to send."""
+    return (*checkpoint.hold, checkpoint.record.seq) if isinstance(checkpoint, StepCheckpoint) else _identity(checkpoint)
+
+
 def _refused(rows: Rows, sent: Sequence[Checkpoint]) -> list[Checkpoint]:
     if rows.count == len(sent):  # almost always, and then the rows need not be read
         return []
-    identities = [_identity(checkpoint) for checkpoint in sent]
+    identities = [_answered(checkpoint) for checkpoint in sent]
     kept = {row[: len(identities[0])] for row in rows.all()}  # a statement may return more than what identifies the row
     return [checkpoint for checkpoint, identity in zip(sent, identities, strict=True) if identity not in kept]
 

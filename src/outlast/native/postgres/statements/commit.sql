@@ -13,7 +13,7 @@ FROM json_to_recordset(%(batch)s::json) AS b(
     digest text, attempts bigint, started_at timestamptz, finished_at timestamptz, result text, error text)
 CROSS JOIN LATERAL (SELECT token, generation, status FROM outlast.run WHERE id = b.run OFFSET 0) AS r
 WHERE r.token = b.token AND r.generation = coalesce(b.generation, 0) AND r.status = 'running'
-RETURNING run, outlast.step.token, outlast.step.generation, path, name, number
+RETURNING run, outlast.step.token, seq
 
 -- What was open of calls whose records were just kept: their waits, and what steps reported. By primary keys; only
 -- where this transaction has kept the record. Apart from the records, because most calls have neither: to look cost 9 of 28 us a record.
