@@ -113,7 +113,7 @@ class Performer:
         assert call.step is not None  # only steps are performed; timers come due
         started_at = attempt.started_at = self._now()
         STEP.set(attempt.see)
-        if self._events.has_listeners:
+        if self._events.is_heard("step_attempt_started"):
             self._events.emit("step_attempt_started", run=attempt.run_id, step=str(call.key), attempt=call.attempts + 1)
         try:
             if not driver.checkpoints.has_room:
