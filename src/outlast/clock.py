@@ -1,7 +1,7 @@
 """The only reader of time. Nothing else in the library asks what time it is, so that a test can move it."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -36,16 +36,16 @@ class StoreClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._instant = clock.now()
-        self._measured = clock.monotonic()
+        self.correct(clock.now())
 
     def correct(self, instant: datetime) -> None:
         """Take what the database has just said its time is."""
-        self._instant = instant
+        self._microseconds = round(instant.timestamp() * 1e6)
         self._measured = self._clock.monotonic()
 
     def now(self) -> datetime:
-        return self._instant + timedelta(seconds=self._clock.monotonic() - self._measured)
+        # Asked twice a step, so without a timedelta. The whole number of microseconds is exact as a float until the year 2255.
+        return datetime.fromtimestamp((self._microseconds + round((self._clock.monotonic() - self._measured) * 1e6)) / 1e6, UTC)
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

@@ -170,7 +170,7 @@ class Claimer:
             self._is_idle = False
             self._in_vain = None
             self._claimed_count += len(claims)
-            if self._runtime.events.has_listeners:
+            if self._runtime.events.is_heard("runs_claimed"):
                 self._runtime.events.emit("runs_claimed", runs=[claim.id for claim in claims])
             await self._begin(claims, incarnation)
             return True

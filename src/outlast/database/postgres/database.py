@@ -4,11 +4,11 @@ It works through a pooler in transaction mode: no prepared statements, no start-
 a transaction. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
@@ -20,6 +20,7 @@ from outlast.limits import CONNECTIONS_MAX, ENQUEUE_TIMEOUT, IDLE_IN_TRANSACTION
 from .address import parse_address, shown_address
 from .connections import Connection, Connections
 from .loop_transaction import LoopTransaction
+from .prepared import Kept, Prepared
 from .refusals import translate
 from .transaction import PostgresTransaction
 
@@ -30,13 +31,20 @@ _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 class PostgresDatabase:
     """One PostgreSQL database; see `outlast.database.transaction.Database`."""
 
-    def __init__(self, url: str, *, direct_url: str | None = None, connections: int = CONNECTIONS_MAX, role: str = "") -> None:
-        """`direct_url` reaches the server itself where `url` goes through a pooler. `role` is shown in `pg_stat_activity`."""
+    def __init__(
+        self, url: str, *, direct_url: str | None = None, connections: int = CONNECTIONS_MAX, role: str = "", prepared: Collection[str] = frozenset()
+    ) -> None:
+        """`direct_url` reaches the server itself where `url` goes through a pooler. `role` is shown in `pg_stat_activity`.
+
+        Statements in `prepared` are prepared on sessions that no pooler shares out, in transactions that the loop drives.
+        """
         self._settings = parse_address(url)
         self._direct_settings = parse_address(direct_url) if direct_url else self._settings
         self._application = f"outlast {role}".strip()
         self._connections = Connections(self._make, connections, ENQUEUE_TIMEOUT)
         self._doubtful: WeakSet[Connection] = WeakSet()
+        self._kept = Kept({_READ_SETTINGS, _WRITE_SETTINGS, *prepared})
+        self._prepared: WeakKeyDictionary[Connection, Prepared] = WeakKeyDictionary()
 
     @property
     def url(self) -> str:
@@ -57,7 +65,7 @@ class PostgresDatabase:
     @asynccontextmanager
     async def _open_on_loop(self, connection: Connection, begin: str, settings: str) -> AsyncIterator[LoopTransaction]:
         try:
-            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection))
+            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection), self._prepared.get(connection))
             try:
                 transaction.begin(begin, settings)
                 yield transaction
@@ -117,6 +125,8 @@ class PostgresDatabase:
     def _make(self) -> Connection:
         connection = _connect(self._settings, self._application)
         connection.add_notice_handler(lambda notice: self._note(connection, notice))
+        if _is_direct(connection):
+            self._prepared[connection] = Prepared(self._kept)
         return connection
 
     def _note(self, connection: Connection, notice: psycopg.errors.Diagnostic) -> None:
@@ -143,6 +153,15 @@ def _connect(settings: dict[str, str], application: str) -> Connection:
     for name, loader in (("uuid", TextLoader), ("json", TextLoader), ("timestamptz", _InstantLoader)):
         connection.adapters.register_loader(name, loader)
     return connection
+
+
+def _is_direct(connection: Connection) -> bool:
+    """Tell whether a session of the server is this connection's alone: a pooler says that it is another process than the one that answers."""
+    try:
+        return connection.execute("SELECT pg_backend_pid()").fetchone() == (connection.info.backend_pid,)
+    except psycopg.Error as error:
+        connection.close()
+        raise translate(error, is_commit_sent=False) from error
 
 
 class _InstantLoader(Loader):

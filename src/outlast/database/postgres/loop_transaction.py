@@ -26,9 +26,10 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from outlast.database.transaction import Refusal, RefusedError
-from outlast.errors import CommitUnknownError, OutlastError
+from outlast.errors import CommitUnknownError, OutlastError, UnavailableError
 
 from .connections import Connection
+from .prepared import Prepared, name_of
 from .refusals import translate
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
@@ -64,11 +65,13 @@ class LoopRows:
 class LoopTransaction:
     """One open transaction on one connection that nobody else uses."""
 
-    def __init__(self, connection: Connection, is_commit_doubtful: Callable[[], bool]) -> None:
+    def __init__(self, connection: Connection, is_commit_doubtful: Callable[[], bool], prepared: Prepared | None = None) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._is_commit_doubtful = is_commit_doubtful
         self._loop = asyncio.get_running_loop()
+        self._prepared = prepared
+        self._preparing: dict[bytes, LoopRows] = {}
         self._unanswered: deque[LoopRows] = deque()
         self._failure: OutlastError | None = None
         self._is_commit_sent = False
@@ -79,11 +82,23 @@ class LoopTransaction:
         values = [_dumped(parameters[name]) for name in names] if parameters and names else None
         rows = LoopRows(self._connection)
         try:
-            self._pgconn.send_query_params(text, values)
+            if self._prepared is None or sql not in self._prepared.kept:
+                self._pgconn.send_query_params(text, values)
+            else:
+                self._pgconn.send_query_prepared(self._prepare(text, self._prepared.names), values)
         except psycopg.Error as error:
             raise self._fail(error) from error
         self._unanswered.append(rows)
         return rows
+
+    def _prepare(self, text: bytes, names: set[bytes]) -> bytes:
+        """Return the name of a statement that the session has, or will have by the time at which it is to run it."""
+        name = name_of(text)
+        if name not in names and name not in self._preparing:
+            self._pgconn.send_prepare(name, text)
+            self._preparing[name] = rows = LoopRows(self._connection)
+            self._unanswered.append(rows)
+        return name
 
     def run_many(self, sql: str, parameters: Sequence[Mapping[str, Any]], /) -> int:
         raise NotImplementedError("a transaction on the loop counts nothing before it is fetched: queue the statements one by one")
@@ -165,6 +180,7 @@ class LoopTransaction:
                 continue
             if answer.status == ExecStatus.PIPELINE_SYNC:
                 self._unanswered.clear()
+                self._note_prepared()
                 return True
             if answer.status == ExecStatus.FATAL_ERROR:
                 self._fail(psycopg.errors.error_from_result(answer))
@@ -172,9 +188,19 @@ class LoopTransaction:
                 self._unanswered.popleft().answer = answer
         return False
 
+    def _note_prepared(self) -> None:
+        """What was prepared stays so, also when the transaction is undone; what came after an error was not."""
+        for name, rows in self._preparing.items():
+            if self._prepared is not None and rows.answer is not None and rows.answer.status == ExecStatus.COMMAND_OK:
+                self._prepared.names.add(name)
+        self._preparing.clear()
+
     def _fail(self, error: psycopg.Error) -> OutlastError:
         if self._failure is None:
-            self._failure = translate(error, is_commit_sent=self._is_commit_sent)
+            if self._prepared is not None and self._prepared.kept.give_up(error.sqlstate):
+                self._failure = UnavailableError("a prepared statement cannot be used on this session: from now on none is")
+            else:
+                self._failure = translate(error, is_commit_sent=self._is_commit_sent)
         return self._failure
 
 

@@ -9,6 +9,8 @@ from outlast.step_key import StepKey, parse_path
 
 SQL = load_statements("outlast.native.postgres")
 
+PREPARED = frozenset(SQL.values())
+
 
 def array(values: Iterable[object]) -> str:
     """Return numbers or UUIDs as the text of a PostgreSQL array; neither needs quotes."""

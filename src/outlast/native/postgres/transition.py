@@ -17,7 +17,6 @@ from outlast.step_key import StepKey
 
 from .parameters import SQL, key_columns
 
-
 _WITHOUT_SUCCESS = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.DEAD})
 
 

@@ -104,7 +104,7 @@ CREATE TABLE outlast.step (
     finished_at timestamptz NOT NULL,
     result json,
     error json,
-    PRIMARY KEY (run, generation, path, name, number)
+    PRIMARY KEY (run, generation, number, path, name)  -- columns of fixed width first: an entry is compared quicker
 );
 
 CREATE TABLE outlast.step_failure (
