@@ -30,6 +30,7 @@ from outlast.errors import (
     RunFailedError,
     RunNotFoundError,
     SchemaError,
+    SignalConflictError,
     StepFailedError,
     StepStuckError,
     UnavailableError,
@@ -43,6 +44,7 @@ from outlast.ledger.ledger import Ledger
 from outlast.operator import Operator
 from outlast.retry import FILES, NETWORK, RetryPolicy
 from outlast.run import CancelOutcome, Progress, Run, RunStatus, RunView, StepView
+from outlast.signal import Answer, Signal, SignalReceipt
 from outlast.step import Step, step
 from outlast.task import Task, task
 from outlast.task_ref import TaskRef, task_ref
@@ -51,6 +53,7 @@ from outlast.this_step import StepAttempt, this_step
 __all__ = [
     "FILES",
     "NETWORK",
+    "Answer",
     "Attempt",
     "BlockingContext",
     "BlockingEngine",
@@ -94,6 +97,9 @@ __all__ = [
     "RunStatus",
     "RunView",
     "SchemaError",
+    "Signal",
+    "SignalConflictError",
+    "SignalReceipt",
     "Step",
     "StepAttempt",
     "StepFailedError",

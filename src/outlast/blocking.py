@@ -20,7 +20,8 @@ from outlast.inspector import ActionView, Inspector, LaneView, OperationView, Ru
 from outlast.limits import STOP_TIMEOUT
 from outlast.operator import Operator, PruneReport, QueueView
 from outlast.portal import Portal, signals_awaited
-from outlast.run import CancelOutcome, Run, RunStatus, RunView, StepView
+from outlast.run import CancelOutcome, Run, RunStatus, RunView, SignalOptions, StepView
+from outlast.signal import SignalReceipt
 from outlast.task import Task
 from outlast.task_ref import TaskRef
 
@@ -79,6 +80,10 @@ class BlockingRun(Generic[O]):
     def cancel(self, *, reason: str) -> CancelOutcome:
         """Ask for the run to end as `canceled`; see `TaskEngine.cancel`."""
         return self._portal.call(lambda: self._run.cancel(reason=reason))
+
+    def signal(self, name: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal to this run alone, which waits for it with `ctx.wait_for(ctx.topic(name))`; see `TaskEngine.signal`."""
+        return self._portal.call(lambda: self._run.signal(name, payload, **options))
 
 
 class BlockingInspector:
@@ -254,6 +259,25 @@ class BlockingEngine:
                 moment; with an idempotency key the call can be repeated without harm.
         """
         return BlockingRun(self._portal, self._portal.call(lambda: self._engine.enqueue(task, *input, **options)))
+
+    def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal to every run that waits for its topic, now or as long as the signal is kept.
+
+        When this returns, the signal survives whatever happens: a run that begins to wait later, within `ttl`, is given it too,
+        and each run is given it once. Of two sends one after the other every run sees the first one first. Who waits is woken
+        at once as a rule, and within a worker's poll where its sender ends right after the commit.
+
+        `payload` is anything that can be stored, at most 64 KiB as JSON; the rest is in `SignalOptions`. Also for
+        a run that is over, or that is not there yet: a topic is a name, and names nobody.
+
+        Raises:
+            PayloadError: The payload cannot be stored; nothing was sent.
+            SignalConflictError: The key was used on this topic with another payload; nothing was sent.
+            UsageError: A topic that is none, a payload that is too large, or a time to live out of its bounds.
+            UnavailableError: The database did not answer. The signal may be there if the connection broke at the wrong
+                moment; with an idempotency key the call can be repeated without harm.
+        """
+        return self._portal.call(lambda: self._engine.signal(topic, payload, **options))
 
     def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome:
         """Ask for a run to end as `canceled`. Once accepted, the run never succeeds.

@@ -176,9 +176,15 @@ class BlockingContext(Generic[S]):
         """
         return self._thread.call(lambda: self._context.wait_for(topic, timeout=timeout, of=of))
 
+    @overload
     def until(
-        self, check: Callable[..., Awaitable[R] | R], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
-    ) -> R:
+        self, check: Callable[..., Awaitable[R]], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> R: ...
+
+    @overload
+    def until(self, check: Callable[..., R], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None) -> R: ...
+
+    def until(self, check: Callable[..., Any], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None) -> Any:
         """Wait until a check returns something truthy, and return that: the application's own data is the truth.
 
         Asked now, whenever `topic` is signaled, and every so often; a check that raises is tried again as a step by its policy.

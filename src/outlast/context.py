@@ -222,9 +222,17 @@ class Context(Generic[S]):
         """
         return self._wait_for("wait_for", TopicWait(checked_topic(topic), codec_for(of), self._due(timeout)))
 
+    @overload
     def until(
-        self, check: Callable[..., Awaitable[R] | R], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
-    ) -> Coroutine[object, None, R]:
+        self, check: Callable[..., Awaitable[R]], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> Coroutine[object, None, R]: ...
+    @overload
+    def until(
+        self, check: Callable[..., R], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> Coroutine[object, None, R]: ...
+    def until(
+        self, check: Callable[..., Any], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """Wait until a check returns something truthy, and return that: the application's own data is the truth.
 
         Asked now, whenever `topic` is signaled, and every so often; a check that raises is tried again as a step by its policy.

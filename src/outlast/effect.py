@@ -257,7 +257,7 @@ def effect(
         _check_first_parameter(function, declared.options.name)
         declared.supplied = 1
         made: Effect[..., Any] = Effect(declared, options)
-        if "<locals>" not in made.place:  # what a function makes has no place of its own: the next call of it makes another one there
+        if "<locals>" not in made.place and made.__module__ != "__main__":  # neither what a function makes nor a program's main file is one place
             _DECLARED[made.place] = made
         return made
 

@@ -7,6 +7,7 @@
     |   |-- LimitExceededError
     |   |-- HistoryMismatchError
     |   |-- IdempotencyConflictError
+    |   |   `-- SignalConflictError
     |   |-- OperationConflictError
     |   `-- NotSupportedError
     |-- RunError                      it concerns one run
@@ -96,6 +97,17 @@ class IdempotencyConflictError(UsageError):
         self.kind = kind
         self.key = key
         self.run_id = run_id
+
+
+class SignalConflictError(IdempotencyConflictError):
+    """The idempotency key was used before on this topic with another payload, and nothing was sent."""
+
+    def __init__(self, topic: str, key: str, signal_id: str) -> None:
+        message = f"key {key!r} of topic {topic!r} belongs to signal {signal_id}, which has another payload; use another key, or the same payload"
+        UsageError.__init__(self, message)
+        self.topic = topic
+        self.key = key
+        self.signal_id = signal_id
 
 
 class OperationConflictError(UsageError):

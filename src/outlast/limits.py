@@ -124,5 +124,6 @@ TOPIC_CHARACTERS_MAX = 300  # of a name with a run's id before it; topics are in
 SIGNAL_BYTES_MAX = 64 << 10  # a signal is a message; what is larger is a value that somebody stores, and its name is sent
 SIGNAL_TTL = timedelta(days=7)  # how long an unheard signal is kept: over a long weekend, and not for ever
 SIGNAL_TTL_MAX = timedelta(days=366)  # what is to be kept longer belongs into a table of the application's
+SIGNAL_DELIVERY_WAIT = timedelta(seconds=1)  # a sender waits no longer for its own delivery, which any worker makes up for
 WAITING_COUNTED_MAX = 1_000  # of the runs that wait for one signal, for its receipt
 UNTIL_EVERY_MIN = timedelta(seconds=1)  # a check more often than that is a busy loop with a database in it

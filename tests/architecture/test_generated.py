@@ -117,7 +117,7 @@ def test_generated_files_say_so_and_only_they():
 )
 def test_a_twin_has_the_public_methods_of_its_original(original, twin):
     """Every one, with the same parameters, and nothing that has to be awaited."""
-    names = {name for name in vars(original) if not name.startswith("_")}
+    names = {name for name in vars(original) if not name.startswith("_")} - {"first"}  # a `def` body is one branch
     assert names
     assert names <= set(dir(twin))
     for name in names - {"enqueue"}:  # whose twin hands on its input as it came

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from outlast import Attempt, Effect, Ledger, OperationView, RetryPolicy, connect_ledger, effect
 from outlast.connect import backends
+from outlast.database.transaction import Transaction
 from outlast.effect import Done, NotDone, Unsure
 from outlast.ids import caller_token
 from outlast.ledger.operation import Change, OperationChange, OperationName, Owner, Plan
@@ -84,6 +85,17 @@ async def found(ledger: Ledger, key: str = "key") -> OperationView:
     return view
 
 
+async def lease_of(ledger: Ledger, key: str = "key") -> datetime | None:
+    """Return until when the current attempt is leased."""
+    assert ledger._threads is not None
+
+    def read(tx: Transaction) -> datetime | None:
+        operation = ledger._store.find_operation(tx, OperationName("pay", key))
+        return None if operation is None or operation.attempt is None else operation.attempt.lease_until
+
+    return await ledger._threads.read(read)
+
+
 async def happens(what: str, is_so: Callable[[], Any]) -> None:
     """Wait until something is so, coroutine or not; fail with its name after `PATIENCE`."""
     try:
@@ -97,14 +109,14 @@ async def happens(what: str, is_so: Callable[[], Any]) -> None:
         raise AssertionError(f"never happened: {what}") from None
 
 
-async def leave_behind(url: str, pays: Effect[[int], int], *, amount: int = 5, key: str = "key", lease: timedelta = timedelta(0)) -> None:
-    """Leave an attempt as a caller does who died in the middle of it: its lease is over after `lease`."""
+async def leave_behind(url: str, pays: Effect[[int], int], *, amount: int = 5, key: str = "key", lease: timedelta = timedelta(0)) -> OperationChange:
+    """Leave an attempt as a caller does who died in the middle of it: its lease is over after `lease`, or by `end_lease`."""
+    step, name, owner = pays.step, OperationName(pays.name, key), Owner("", 0, "", caller_token(), None)
 
     def leave() -> None:
         backend, _ = backends(url, Settings({}))
         try:
             backend.schema.ensure("create")
-            step, name, owner = pays.step, OperationName(pays.name, key), Owner("", 0, "", caller_token(), None)
             arguments = step.signature.encode_arguments((amount,), {}, step.arguments_field)
             with backend.database.transaction() as tx:
                 backend.ledger.record_plan(tx, Plan(name, arguments, digest(arguments), owner))
@@ -114,3 +126,18 @@ async def leave_behind(url: str, pays: Effect[[int], int], *, amount: int = 5, k
             backend.database.close()
 
     await asyncio.to_thread(leave)
+    return OperationChange(name, Change.BEGIN, owner, 1)
+
+
+async def end_lease(url: str, left: OperationChange) -> None:
+    """Let the lease of an attempt that was left behind be over."""
+
+    def end() -> None:
+        backend, _ = backends(url, Settings({}))
+        try:
+            with backend.database.transaction() as tx:
+                assert backend.ledger.renew_attempt(tx, left, timedelta(0))
+        finally:
+            backend.database.close()
+
+    await asyncio.to_thread(end)

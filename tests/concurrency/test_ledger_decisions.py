@@ -6,6 +6,7 @@ import pytest
 
 from outlast import EffectFailedError, OperationUnsureError, UsageError, connect_ledger, effect
 from outlast.effect import NotDone, Unsure
+from outlast.ledger.calling import Calling
 
 from .ledger_world import Provider, found, happens, leave_behind, paying, two_ledgers
 
@@ -57,9 +58,16 @@ def test_a_failure_is_told_with_its_cause_and_a_later_call_tries_again(database_
     asyncio.run(main())
 
 
-def test_who_waited_shares_the_failure(database_url):
+def test_who_waited_shares_the_failure(database_url, monkeypatch):
     """Callers at once of something that fails do not try it one after the other."""
-    provider, refused = Provider(), asyncio.Event()
+    provider, refused, waiting = Provider(), asyncio.Event(), set()
+    wait = Calling._wait
+
+    async def noted(self, *arguments):
+        waiting.add(self)
+        await wait(self, *arguments)
+
+    monkeypatch.setattr(Calling, "_wait", noted)
 
     async def fail(attempt):
         await refused.wait()
@@ -71,8 +79,7 @@ def test_who_waited_shares_the_failure(database_url):
     async def main() -> None:
         async with two_ledgers(database_url) as (first, second):
             callers = [asyncio.create_task(ledger.run(pays, 5, key="key")) for ledger in (first, second) * 3]
-            await happens("the attempt began", lambda: first.find(pays, "key"))
-            await asyncio.sleep(0.3)
+            await happens("all the others wait", lambda: len(waiting) == 5)
             refused.set()
             errors = await asyncio.gather(*callers, return_exceptions=True)
             assert [type(error) for error in errors] == [EffectFailedError] * 6

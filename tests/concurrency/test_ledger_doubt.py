@@ -14,7 +14,7 @@ from outlast import OperationInProgressError, connect_ledger, effect
 from outlast.effect import Done, NotDone
 from outlast.errors import StepStuckError
 
-from .ledger_world import PATIENCE, Provider, found, happens, leave_behind, paying, two_ledgers
+from .ledger_world import PATIENCE, Provider, end_lease, found, happens, leave_behind, paying, two_ledgers
 
 CHILD = Path(__file__).with_name("ledger_child.py")
 SOURCE = Path(__file__).parents[2] / "src"
@@ -27,11 +27,12 @@ def test_an_attempt_of_a_caller_who_is_gone_is_reconciled(database_url):
     pays = paying(provider)
 
     async def main() -> None:
-        await leave_behind(database_url, pays, lease=timedelta(seconds=1))
+        left = await leave_behind(database_url, pays, lease=timedelta(hours=1))
         async with connect_ledger(database_url) as ledger:
             with pytest.raises(OperationInProgressError):
                 await ledger.run(pays, 5, key="key", wait=0)
             assert provider.asked == []
+            await end_lease(database_url, left)
             assert await ledger.run(pays, 5, key="key") == 6
             view = await found(ledger)
             assert (view.status, view.result, [attempt.outcome for attempt in view.attempts]) == ("done", "6", ["done"])
@@ -133,16 +134,20 @@ def test_a_time_out_is_an_attempt_of_which_nobody_knows(database_url):
 
 def test_a_caller_who_is_canceled_leaves_no_lease(database_url):
     """The next one asks at once what became of it."""
-    provider = Provider()
-    provider.before = lambda attempt: asyncio.Event().wait()
+    provider, began = Provider(), asyncio.Event()
+
+    async def begin(attempt):
+        began.set()
+        await asyncio.Event().wait()
+
+    provider.before = begin
     provider.verdicts = [Done(6)]
     pays = paying(provider)
 
     async def main() -> None:
         async with two_ledgers(database_url, lease="1h") as (first, second):
             acting = asyncio.create_task(first.run(pays, 5, key="key"))
-            await happens("the attempt began", lambda: second.find(pays, "key"))
-            await asyncio.sleep(0.1)
+            await began.wait()
             acting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await acting
@@ -212,7 +217,7 @@ def test_a_thread_that_ends_within_its_second_time_out_is_heard(database_url):
         told.append(attempt.number)
 
     provider.before = wait_until_told
-    pays = paying(provider, plain=True, timeout="1s")
+    pays = paying(provider, plain=True, timeout="4s")
 
     async def main() -> None:
         async with connect_ledger(database_url) as ledger:

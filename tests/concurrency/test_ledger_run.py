@@ -8,7 +8,7 @@ import pytest
 from outlast import Context, OperationConflictError, OperationInProgressError, UsageError, connect, connect_ledger, effect, task
 from outlast.effect import Unsure
 
-from .ledger_world import PATIENCE, Provider, found, happens, paying, two_ledgers
+from .ledger_world import PATIENCE, Provider, found, happens, lease_of, paying, two_ledgers
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "function"])
@@ -84,19 +84,27 @@ def test_who_does_not_wait_is_told_who_acts(database_url, wait):
     asyncio.run(main())
 
 
-def test_an_attempt_that_takes_longer_than_its_lease_is_renewed(database_url):
-    """The second caller waits for as long as the first one acts, and asks nobody."""
+def test_the_lease_of_who_acts_is_renewed(database_url, monkeypatch):
+    """Again and again while the attempt lasts; the second caller is told that it goes on, and asks nobody."""
+    monkeypatch.setattr("outlast.ledger.lease.LEDGER_RENEWALS_PER_LEASE", 1_000)
     provider, served = Provider(), asyncio.Event()
     provider.before = lambda attempt: served.wait()
     provider.verdicts = [Unsure("it was asked")]
     pays = paying(provider)
 
     async def main() -> None:
-        async with two_ledgers(database_url, lease="1s") as (first, second):
+        async with two_ledgers(database_url, lease="1m") as (first, second):
             acting = asyncio.create_task(first.run(pays, 5, key="key"))
             await happens("the attempt began", lambda: second.find(pays, "key"))
+            seen = set()
+
+            async def renewed() -> bool:
+                seen.add(await lease_of(second))
+                return len(seen) == 4
+
+            await happens("three renewals", renewed)
             with pytest.raises(OperationInProgressError):
-                await second.run(pays, 5, key="key", wait="3s")
+                await second.run(pays, 5, key="key", wait=0)
             served.set()
             assert await acting == 6
         assert (len(provider.done), provider.asked) == (1, [])

@@ -124,6 +124,22 @@ def test_an_enqueue_whose_answer_is_lost_is_one_run(where: Where, key: str | Non
 
 
 @CUT_OFF
+@pytest.mark.parametrize("key", [None, "a key"])
+def test_a_send_whose_answer_is_lost_is_one_signal(where: Where, key: str | None, proxy: TcpProxy, postgres_url: str) -> None:
+    """The sender is told of the signal that it made, and there is exactly one."""
+
+    async def scenario() -> None:
+        cut = proxy.cut(where, "INSERT INTO outlast.signal (")
+        async with engine_at(proxy.url, starts=False) as heard:
+            receipt = await heard.engine.signal("news", 7, idempotency_key=key)
+            await lost(cut)
+            assert receipt.created
+            assert query(postgres_url, "SELECT id::text, payload::text, idempotency_key FROM {signal}") == [(receipt.id, "7", key)]
+
+    play(scenario())
+
+
+@CUT_OFF
 def test_a_first_enqueue_whose_lane_lost_its_answer_is_accepted(where: Where, proxy: TcpProxy, postgres_url: str) -> None:
     """What an enqueue needs beside the run's own row is tried again like the row."""
     told = Told()

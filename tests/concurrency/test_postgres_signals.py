@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -85,7 +85,7 @@ def insisting(work: Callable[[], R], refused: threading.Event | None = None) -> 
                 refused.set()
 
 
-def wait_until_in_the_way(refused: threading.Event, work: "Future[object]") -> None:
+def wait_until_in_the_way(refused: threading.Event, work: "Future[Any]") -> None:
     """Wait until the other one has met the lock, or has passed where there was none."""
     while not refused.wait(0.01) and not work.done():
         pass

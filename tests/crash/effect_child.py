@@ -28,7 +28,7 @@ from outlast.events import Event
 
 FOLDER = Path(os.environ.get("JOURNEY_FOLDER", "."))
 REQUEST_SECONDS_MAX = 120.0
-EFFECT_EVENTS = ("effect_attempt_started", "effect_performed", "effect_recorded")
+EFFECT_EVENTS = ("effect_attempt_started", "effect_performed", "effect_reconciled", "effect_recorded", "decision_opened", "late_result_refused")
 SAID = ("run_started", "run_parked", "run_ended", "write_refused", "lease_lost", "worker_started", "worker_ended", *EFFECT_EVENTS)
 
 
@@ -188,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--kill", default="")
-    parser.add_argument("--lease", default="2s")
+    parser.add_argument("--lease", default="15s", help="long enough for a death to be proven before it is over")
     parser.add_argument("--concurrency", type=int, default=10)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     asyncio.run(execute(parser.parse_args()))

@@ -12,8 +12,8 @@ from .world import Child, World
 CHILD = Path(__file__).with_name("copy_engine_child.py")
 NAME = os.fsdecode(b"film\xff.mkv")
 FOLDERS = ("from", "waiting", "to")
-POINTS = [("source opened", 1), ("chunk written", 2), ("published", 1), ("published", 2), ("source leaves", 1), ("source removed", 1)]
-"""The copy publishes first, the move second."""
+POINTS = [("source opened", 1), ("chunk written", 2), ("published", 2), ("source removed", 1)]
+"""The second to publish is the move."""
 
 
 class Film:

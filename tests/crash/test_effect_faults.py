@@ -55,7 +55,7 @@ def test_not_done_is_not_believed_before_time_out_and_settle(world):
 
 def test_after_a_proven_death_not_done_is_believed_after_settle(world):
     """A killed worker's attempt is believed to be not done once its death is proven and `settle` has passed, long before its time-out."""
-    world.provider.say("bread", "late never")
+    world.provider.say("bread", "slow never")
     (run,) = world.accept(Job(BREAD, timeout="300s", settle="2s"))
     victim = world.worker()
     world.provider.wait_for("arrived")
@@ -154,7 +154,7 @@ def test_a_frozen_worker_that_comes_back_records_nothing(world):
     """A worker is frozen for longer than its lease in the middle of an attempt; another finds it done; what the first says then is refused."""
     world.provider.say("bread", "hold answer")
     (run,) = world.accept(Job(KEYED, timeout="300s"))
-    zombie = world.worker()
+    zombie = world.worker("--lease", "2s")
     world.provider.wait_for("executed")
     world.freeze(zombie)
     world.worker()
@@ -176,7 +176,7 @@ def test_a_frozen_workers_order_is_refused_by_its_token(world):
     """The order of a frozen worker reaches a provider that keeps tokens after the next attempt's: it is refused, by number alone."""
     world.provider.say("bread", "slow act")
     (run,) = world.accept(Job(KEYED, timeout="4s", settle="0.5s"))
-    zombie = world.worker()
+    zombie = world.worker("--lease", "2s")
     world.provider.wait_for("arrived")
     world.freeze(zombie)
     world.worker()
@@ -324,7 +324,7 @@ def test_two_runs_with_one_key_do_it_once(world):
 
 def test_a_key_whose_run_died_is_taken_over_by_another_run(world):
     """The run that acts for a shared key loses its worker for good; another run of the key reconciles, and does it itself."""
-    world.provider.say("bread", "late never")
+    world.provider.say("bread", "slow never")
     (first,) = world.accept(Job(BREAD, key="the bread", timeout="300s"))
     victim = world.worker()
     world.provider.wait_for("arrived")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 
 from .effect_child import Job, Order
 from .effect_world import EffectWorld, effect_world
+from .world import Child
 
 AT_ONCE = 3
 PASSES_MAX = 3
@@ -56,26 +58,27 @@ class Story:
 
 STORIES = {
     "smooth": Story(Job(Order("bread"))),
-    "rough": Story(Job(Order("bread")), words=("reject", "drop"), calls="effect"),
-    "keyed": Story(Job(Order("bread", is_keyed=True), timeout="3s"), words=("lose",), calls="effect"),
+    "rough": Story(Job(Order("bread"), timeout="3s", attempts=4), words=("reject", "lose", "drop"), calls="effect"),
+    "keyed": Story(Job(Order("bread", is_keyed=True)), words=("twice",), calls="effect_"),
     "asked": Story(Job(Order("bread"), effect="place_blindly"), words=("drop",), calls="effect"),
 }
 
 
-def finish(world: EffectWorld, run: str) -> None:
-    """Answer what is asked, truly as the provider knows it, and wait for the end."""
-    world.wait_until("somebody is asked, or it is over", lambda: is_settled(world, run))
+def finish(world: EffectWorld, run: str, tend: Callable[[], None] = lambda: None) -> None:
+    """Answer what is asked, truly as the provider knows it, and wait for the end; `tend` is called again and again."""
+
+    def is_asked_or_over() -> bool:
+        tend()
+        return world.status(run) == "succeeded" or world.open_decisions() != []
+
+    world.wait_until("somebody is asked, or it is over", is_asked_or_over)
     while world.status(run) != "succeeded":
         for decision in world.open_decisions():
             if world.provider.lines("executed"):
                 world.decide(decision["id"], "done", result={"number": 1, "name": "bread"})
             else:
                 world.decide(decision["id"], "again")
-        world.wait_until("somebody is asked again, or it is over", lambda: is_settled(world, run))
-
-
-def is_settled(world: EffectWorld, run: str) -> bool:
-    return world.status(run) == "succeeded" or world.open_decisions() != []
+        world.wait_until("somebody is asked again, or it is over", is_asked_or_over)
 
 
 def points_of(story: Story, world: EffectWorld) -> list[str]:
@@ -88,7 +91,7 @@ def points_of(story: Story, world: EffectWorld) -> list[str]:
     finish(world, run)
     child.wait_for("run_ended")
     labels = [line.split()[0] for line in child.said[began:]]
-    points = [label for label in labels if label.startswith(("before_store:", "after_store:", "effect_")) and story.calls in label]
+    points = [label for label in labels if label.startswith(("before_store:", "after_store:", "effect_", "decision_")) and story.calls in label]
     passes = Counter(label for label in points if label.partition(":")[2] not in IDLE_CALLS)
     world.check()
     return [f"{label}:{number}" for label, count in passes.items() for number in range(1, min(count, PASSES_MAX) + 1)]
@@ -99,15 +102,18 @@ def visit(point: str, story: Story, world: EffectWorld) -> bool:
     world.provider.say("bread", *story.words)
     (run,) = world.accept(story.job)
     victim = world.worker("--kill", point)
-    world.wait_until("the victim died, or somebody is asked, or the run is over", lambda: victim.process.poll() is not None or is_settled(world, run))
-    if was_killed := victim.process.poll() == -9:
-        world.worker()
-    finish(world, run)
+    others: list[Child] = []
+
+    def tend() -> None:
+        if victim.process.poll() is not None and not others:
+            others.append(world.worker())
+
+    finish(world, run, tend)
     operation = world.operation()
     assert operation["status"] == "done", (point, operation)
     assert world.output(run) == f"bread {operation['result']['number']}", point
     world.check(executed=1)
-    return was_killed or victim.process.poll() == -9
+    return victim.process.poll() == -signal.SIGKILL
 
 
 @pytest.mark.timeout(900)

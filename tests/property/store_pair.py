@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number
 from outlast.database.transaction import RefusedError, Transaction
 from outlast.errors import OutlastError
 from outlast.native.backend import Backend
 from outlast.native.postgres import postgres_backend
 from outlast.native.sqlite import sqlite_backend
-from outlast.native.sqlite.instant import from_number
 from outlast.native.store import LaneName, Orphan, Store
 
 from .store_draws import LANES

@@ -21,6 +21,7 @@ from outlast.ledger.operation import (
     Reconcile,
     Return,
     believable_at,
+    is_leased,
     is_same,
     next_move,
 )
@@ -131,6 +132,31 @@ def test_who_may_act_goes_on(status, move, owner, is_owner_active):
     assert next_move(operation(status, owner), CALLER, is_owner_active=is_owner_active) == move
 
 
+@pytest.mark.parametrize(
+    ("status", "owner", "lease", "expected"),
+    [
+        (S.ATTEMPTING, "", 1, True),
+        (S.UNKNOWN, "", 1, True),
+        (S.PLANNED, "", 1, True),
+        (S.ATTEMPTING, "", 0, False),
+        (S.ATTEMPTING, "", None, False),
+        (S.ATTEMPTING, "run", 1, False),
+        (S.ASKED, "", 1, False),
+        (S.FAILED, "", 1, False),
+        (S.DONE, "", 1, False),
+    ],
+)
+def test_a_caller_without_an_engine_acts_while_its_lease_lasts(status, owner, lease, expected):
+    """As long as there may be something to do for it, and to the instant."""
+    attempt = msgspec.structs.replace(ATTEMPT, lease_until=None if lease is None else seconds(lease))
+    assert is_leased(operation(status, msgspec.structs.replace(CALLER, run=owner), attempt=attempt)) == expected
+
+
+def test_what_was_never_attempted_has_no_lease():
+    """A plan alone holds nobody up."""
+    assert not is_leased(operation(S.PLANNED, msgspec.structs.replace(CALLER, run=""), attempt=None))
+
+
 @pytest.mark.parametrize("other", OTHERS)
 def test_a_claim_is_the_same_by_what_fences_it(other):
     """Run, generation, step and token; its worker is only told."""
@@ -145,15 +171,3 @@ def test_a_claim_is_the_same_by_what_fences_it(other):
 def test_not_done_is_believed_once_nothing_is_under_way(died_at, expected):
     """From the time-out or the proven death on, whichever is earlier, and never before the attempt began; `settle` comes on top."""
     assert believable_at(ATTEMPT, died_at) == seconds(expected)
-
-
-@pytest.mark.parametrize(
-    ("enumeration", "words"),
-    [
-        (OperationStatus, {"planned", "attempting", "unknown", "asked", "done", "failed"}),
-        (AttemptOutcome, {"done", "not_done", "unknown"}),
-    ],
-)
-def test_persisted_words_are_frozen(enumeration, words):
-    """Rows of earlier releases have these words."""
-    assert {member.value for member in enumeration} == words

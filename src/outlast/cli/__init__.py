@@ -23,6 +23,7 @@ COMMANDS = {
     "retry": "Let a failed, dead or canceled run go on.",
     "runs": "List runs, newest first.",
     "show": "Show a run and its history.",
+    "signal": "Send a signal to the runs that wait for it.",
     "stranded": "List what no worker executes, and why.",
     "unpause": "Let workers claim from a queue again.",
     "worker": "Execute runs of an application's tasks.",

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
 import click
+from typing_extensions import Unpack
 
 from outlast.duration import Duration, as_duration
 from outlast.errors import OutlastError, UsageError
@@ -22,7 +23,8 @@ from outlast.events import Events
 from outlast.finding import Finding
 from outlast.inspector import Inspector
 from outlast.operator import Operator
-from outlast.run import CancelOutcome, Run, RunView
+from outlast.run import CancelOutcome, Run, RunView, SignalOptions
+from outlast.signal import SignalReceipt
 from outlast.task_ref import TaskRef
 
 from .output import escaped
@@ -45,6 +47,7 @@ class Application(Protocol):
     def lease(self) -> timedelta: ...
     @property
     def enqueue(self) -> Callable[..., Awaitable[Run[Any]]]: ...
+    async def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt: ...
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome: ...
     async def get(self, run_id: str, /) -> RunView: ...
     async def migrate(self) -> list[str]: ...

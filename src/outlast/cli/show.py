@@ -156,7 +156,8 @@ def _outcome(step: StepView) -> str:
     if step.result is not None:
         return _shortened(step.result)
     if step.topic is not None:
-        return f"waits for topic {step.topic}"
+        until = f", until {instant_text(step.due_at)}" if step.due_at is not None else ""
+        return f"waits for topic {step.topic}{until}"
     if step.due_at is not None and step.finished_at is None:
         return f"until {instant_text(step.due_at)}"
     return _progress_text(step.progress)

@@ -30,6 +30,7 @@ from outlast.ledger.operation import (
     Plan,
     Reconcile,
     Return,
+    is_leased,
     is_same,
     next_move,
 )
@@ -115,11 +116,11 @@ class Book:
 
     def _is_active(self, tx: Transaction, operation: Operation) -> bool:
         """Tell whether another claim than any of this run's acts for the operation: the run is held, so an older claim of it does not."""
-        owner, attempt = operation.owner, operation.attempt
+        owner = operation.owner
         if owner.run == self._hold.run_id:
             return (owner.generation, owner.step) != (self._plan.owner.generation, self._plan.owner.step) and owner.token == self._hold.token
         if not owner.run:
-            return attempt is not None and attempt.lease_until is not None and attempt.lease_until > operation.now
+            return is_leased(operation)
         return self._store.is_claimed(tx, Hold(owner.run, owner.token))
 
     def _begin(self, tx: Transaction, operation: Operation, *, is_revived: bool = False) -> OperationAttempt:

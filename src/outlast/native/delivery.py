@@ -84,6 +84,13 @@ class Delivery:
         """Deliver signals whose sender has not, unless a look has just shown whether there are any; return the lanes of what was woken."""
         return set() if self._has_looked(now) else await self.deliver()
 
+    async def delete_expired(self) -> int:
+        """Forget signals whose time to live is over, page by page."""
+        count = 0
+        while page := await self._calls.write("delete_expired", lambda tx: self._store.delete_expired(tx, SIGNAL_BATCH, self._now())):
+            count += page
+        return count
+
     async def end_overdue(self) -> int:
         """Deal with runs that reached their deadline while nobody held them."""
         count = 0

@@ -61,7 +61,7 @@ _KINDS = {TopicWait: RecordKind.WAIT, Condition: RecordKind.UNTIL, Question: Rec
 
 # Asked for at every step, and the look-up of a member is slow before Python 3.12: all of them were a twentieth of a step.
 _RUNNING, _DEFERRED, _PERFORMING = Phase.RUNNING, CallState.DEFERRED, CallState.PERFORMING
-_STEP, _NOTHING, _KEPT = RecordKind.STEP, Found.NOTHING, Landing.KEPT
+_STEP, _SIGNAL, _NOTHING, _KEPT = RecordKind.STEP, RecordKind.SIGNAL, Found.NOTHING, Landing.KEPT
 
 
 class NativeDriver(Concluding):
@@ -262,6 +262,8 @@ class NativeDriver(Concluding):
             return
         self._replay.land(record)
         self._has_progress = True
+        if record.kind is _SIGNAL:
+            self._waits.deliver_soon()
         if self.phase is not _RUNNING:
             return
         if self._body.has_to_be_watched:

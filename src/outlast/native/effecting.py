@@ -18,14 +18,11 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from outlast.database.borrowed import Kept
 from outlast.database.transaction import Refusal, RefusedError, Transaction
-from outlast.decision import decision_topic
 from outlast.effect import Attempt, Done, Effect, NotDone, Unsure, Verdict
 from outlast.errors import CommitUnknownError, HistoryMismatchError, LeaseLostError, OperationConflictError, OutlastError, PayloadError, StepStuckError
 from outlast.events import Events
@@ -40,8 +37,8 @@ from outlast.this_step import StepAttempt
 from .backend import Backend
 from .book import Begun, Book, Decided, OperationMovedError, Taken
 from .calls import Backoff, Calls, is_passing
+from .conclusion import Asked, Conclusion, Failed, Later, Mismatch, Recorded
 from .store import StepCheckpoint
-from .waiting import Answered, Met, Unmet
 
 if TYPE_CHECKING:
     from .call import Call
@@ -66,72 +63,6 @@ class Effects:
         self.events = events
         self.at = at
         self.spawn = spawn
-
-
-# --- conclusions --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A transaction has committed, with the record of its call or apart from it."""
-
-    kept: Kept[StepCheckpoint]
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.record_kept(call, self.kept, started_at)
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The call has its record."""
-
-    checkpoint: StepCheckpoint
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.record_kept(call, Kept(self.checkpoint.record.result or "null", self.checkpoint), started_at)
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An attempt is known not to have been done; another follows after the delay. Without one the call fails."""
-
-    failure: Failure
-    delay: timedelta | None
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.attempt_failed(call, self.failure, started_at, self.delay)
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """Nothing can be known or done before an instant."""
-
-    due_at: datetime
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.wait_until(call, self.due_at)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Nothing can be done before a person has answered; `due_at` for a question that another run may have put."""
-
-    decision: str
-    due_at: datetime | None
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.wait_for_topic(call, decision_topic(self.decision), self.due_at)
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The code asks for another operation than the one that is planned here."""
-
-    error: HistoryMismatchError
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.fail(self.error)
-
-
-Conclusion = Committed | Met | Unmet | Answered | Recorded | Failed | Later | Asked | Mismatch
 
 
 class Effecting:
@@ -225,7 +156,11 @@ class Effecting:
         except BaseException as error:
             return await self._after_error(attempt, error)
         events.emit("effect_performed", run=self._owner.run, effect=self._name.effect, attempt=attempt.number)
-        return await self._record([self._change(Change.RESULT, attempt, result=result)], attempts=attempt.number, result=result)
+        try:
+            return await self._record([self._change(Change.RESULT, attempt, result=result)], attempts=attempt.number, result=result)
+        except (LeaseLostError, OperationMovedError):
+            await asyncio.to_thread(self._offer_encoded, attempt, result)  # a frozen worker that comes back: its word is kept beside the attempt
+            raise
 
     async def _after_error(self, attempt: OperationAttempt, error: BaseException) -> Conclusion | None:
         failure = failure_of(error)
@@ -278,10 +213,10 @@ class Effecting:
                     return await self._ask(taken, f"its reconciler found it done, with a result that cannot be kept: {error}")
                 return await self._record([self._change(Change.FOUND_DONE, attempt, result=result)], attempts=attempt.number, result=result)
             case NotDone():
-                now = self._driver.clock()
-                wait = disbelieved_for(verdict, attempt, now, taken.died_at)
+                asked_at = taken.operation.now  # before it looked: what it saw then says nothing about what came while it looked
+                wait = disbelieved_for(verdict, attempt, asked_at, taken.died_at)
                 if wait:
-                    return Later(now + wait)
+                    return Later(asked_at + wait)
                 if attempt.error is not None:  # it ended with an error, and counts
                     return await self._not_done(attempt, attempt.error, verdict)
                 await self._note("note_effect", [self._change(Change.NOT_DONE, attempt)])
@@ -325,10 +260,17 @@ class Effecting:
 
     def _offer(self, attempt: OperationAttempt, value: Any) -> None:
         """Offer a result that nobody waits for; called on the thread that it was computed on."""
-        step, change = self._effect.step, None
+        step = self._effect.step
         try:
             result = step.signature.result.encode(value, step.result_field)
-            change = self._change(Change.FOUND_DONE, attempt, result=result)
+        except PayloadError as error:
+            logger.warning("attempt %d of effect %s ended late, with a result that cannot be kept: %s", attempt.number, self._name.effect, error)
+        else:
+            self._offer_encoded(attempt, result)
+
+    def _offer_encoded(self, attempt: OperationAttempt, result: str) -> None:
+        change = self._change(Change.FOUND_DONE, attempt, result=result)
+        try:
             is_believed = self._effects.calls.write_blocking("record_late", lambda tx: self._book.record_late(tx, change, attempt, result))
         except OutlastError as error:
             logger.warning("attempt %d of effect %s ended late, and its result is lost: %s", attempt.number, self._name.effect, error)

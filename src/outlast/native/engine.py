@@ -23,7 +23,8 @@ from outlast.events import Events
 from outlast.finding import Finding
 from outlast.limits import ANSWER_TIMEOUT, CONCURRENCY_MAX, NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, RENEWAL_ANSWERS_PER_LEASE, STOP_TIMEOUT
 from outlast.portal import Portal
-from outlast.run import CancelOutcome, Run, RunStatus, RunView
+from outlast.run import CancelOutcome, Run, RunStatus, RunView, SignalOptions
+from outlast.signal import SignalReceipt
 from outlast.task import Task
 from outlast.task_ref import TaskRef
 
@@ -38,6 +39,7 @@ from .outcome import decoded_result
 from .reading import NativeInspector, checked_run_id
 from .results import Results
 from .runtime import Runtime
+from .sending import Sender, new_signal
 from .service_scope import ServiceScope
 from .settings import Settings
 from .store import Accepted, LaneName, NewRun
@@ -75,6 +77,7 @@ class NativeEngine:
         self._runtime: Runtime | None = None
         self._opening: asyncio.Lock | None = None
         self._enqueuer: Enqueuer | None = None
+        self._sender: Sender | None = None
         self._waking: Waking | None = None
         self._results: Results | None = None
         self._worker: Worker | None = None
@@ -150,6 +153,7 @@ class NativeEngine:
         answers = [(backend.database, ANSWER_TIMEOUT), (self._pulse.database, min(ANSWER_TIMEOUT, settings.lease / RENEWAL_ANSWERS_PER_LEASE))]
         runtime.spawn(interrupt_hung(answers if self._pulse.database is not backend.database else answers[:1]))
         self._enqueuer = Enqueuer(runtime)
+        self._sender = Sender(runtime, self._wake)
         self._waking = Waking(runtime)
         self._results = Results(runtime)
         return runtime
@@ -263,6 +267,13 @@ class NativeEngine:
         await self._open()
         if self._waking is not None:
             self._waking.wake(lanes)
+
+    async def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal; see `TaskEngine.signal`."""
+        new = new_signal(topic, payload, options)
+        await self._open()
+        assert self._sender is not None  # made by _open
+        return await self._sender.send(new)
 
     # --- one run -------------------------------------------------------------------------------------------------------------
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome:

@@ -39,7 +39,7 @@ def new_run(task: TaskRef[Any, Any], input: Any, lane: int, clock: Clock, idempo
         input_digest=digest(text),
         idempotency_key=None if idempotency_key is None else checked_text(idempotency_key, "idempotency_key", IDEMPOTENCY_KEY_CHARACTERS_MAX),
         tags=texts_to_json(_checked_tags(options.get("tags", ()))),
-        headers=headers_to_json(_checked_headers(options.get("headers") or {})),
+        headers=headers_to_json(checked_headers(options.get("headers") or {})),
     )
 
 
@@ -103,7 +103,8 @@ def _checked_tags(tags: Sequence[str]) -> Sequence[str]:
     return [checked_text(tag, f"tags[{number}]", NAME_CHARACTERS_MAX) for number, tag in enumerate(tags)]
 
 
-def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return headers that both databases bear; they are few and short."""
     if len(headers) > HEADERS_MAX:
         raise LimitExceededError(f"{len(headers)} headers are too many; at most {HEADERS_MAX} are kept")
     for name, value in headers.items():

@@ -32,7 +32,8 @@ from .activity import Activities
 from .attempt import Attempt
 from .call import Call
 from .carrier import Carriers
-from .effecting import Committed, Conclusion, Effecting, Effects
+from .conclusion import Committed, Conclusion
+from .effecting import Effecting, Effects
 from .process_step import ProcessFailedError, run_in_process
 from .store import ClaimedRun, StepCheckpoint
 from .transacting import Transacting, Transactions

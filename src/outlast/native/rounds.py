@@ -63,7 +63,7 @@ class Rounds:
             (lambda: ACTIVITY_EVERY, self._write_activity),
             (lambda: FOREIGN_AWAIT_REPORTED_AFTER, self._report_foreign),
             (lambda: OVERDUE_EVERY, self._sweep),
-            (lambda: HOUSEKEEPING_EVERY, self._forget_workers),
+            (lambda: HOUSEKEEPING_EVERY, self._tidy_up),
         ]
         self._tasks = [self._runtime.spawn(self._every(period, work)) for period, work in rounds]
         self._tasks.append(self._runtime.spawn(self._read_flags_forever()))
@@ -137,9 +137,10 @@ class Rounds:
         await delivery.sweep_overdue(now)
         self._claimer.was_delivered(await delivery.sweep_undelivered(now))
 
-    async def _forget_workers(self) -> None:
+    async def _tidy_up(self) -> None:
         runtime = self._runtime
         await runtime.calls.write("delete_ended_workers", lambda tx: runtime.store.delete_ended_workers(tx, WORKERS_FORGOTTEN_AFTER, runtime.at()))
+        await self._claimer.delivery.delete_expired()
 
     # --- own bodies ----------------------------------------------------------------------------------------------------------
     async def _write_activity(self) -> None:

@@ -87,4 +87,6 @@ def _current(status: RunStatus, opened: Sequence[StepView], around: Circumstance
     if (asking := next((one for one in named if around.question_on(one.topic) is not None), None)) is not None:
         return asking  # a person can do something about that, and about nothing else
     waiting = [(one.due_at, one.key, one) for one in opened if one.status in ("retrying", "waiting") and one.due_at is not None]
-    return min(waiting, key=lambda found: found[:2])[2] if waiting else next(iter(named), None)
+    if waiting:
+        return min(waiting, key=lambda found: found[:2])[2]
+    return next(iter(named), None) or next((one for one in opened if one.status == "waiting"), None)

@@ -13,14 +13,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from outlast.branch import detached
-from outlast.database.borrowed import Kept
 from outlast.database.transaction import Refusal, RefusedError, Transaction
 from outlast.decision import DecisionState, DecisionView, decision_of, decision_topic
 from outlast.decisions.store import NewDecision
@@ -32,6 +30,7 @@ from outlast.signal import Answer
 
 from .backend import Backend
 from .calls import Backoff, Calls, is_passing
+from .conclusion import Met, Recorded, Unmet
 from .mailbox import Mail
 from .store import StepCheckpoint
 
@@ -44,43 +43,6 @@ logger = logging.getLogger("outlast")
 _write_json = msgspec.json.Encoder().encode
 
 
-# --- conclusions --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Met:
-    """It has what it waited for, or its time is over: that is to be recorded."""
-
-    result: str
-    """JSON text."""
-    heard: tuple[str, int] | None = None
-    """The topic and number of the signal that is used up."""
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.wait_met(call, self.result, started_at, self.heard)
-
-
-@dataclass(frozen=True, slots=True)
-class Unmet:
-    """Look again at an instant, or when the topic is signaled."""
-
-    topic: str | None
-    after: int
-    """The newest signal that was seen on it."""
-    look_at: datetime | None
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.wait_for_topic(call, self.topic, self.look_at, self.after)
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The record is there, committed with the answer that it uses up."""
-
-    checkpoint: StepCheckpoint
-
-    def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
-        driver.record_kept(call, Kept(self.checkpoint.record.result or "null", self.checkpoint), started_at)
-
-
 class Waits:
     """The named waits of one worker."""
 
@@ -91,8 +53,9 @@ class Waits:
         self._calls = calls
         self._at = at
         self._deliver = deliver
-        self._spawn = spawn
         """Makes a delivery pass; what a wait finds undelivered has no number yet."""
+        self._spawn = spawn
+        self._is_delivering = False
 
     def begin(self, call: Call, driver: NativeDriver) -> None:
         """Look, and tell the driver what came of it, unless the call was stopped before."""
@@ -103,7 +66,7 @@ class Waits:
         try:
             match call.awaited:
                 case TopicWait():
-                    conclusion: Met | Unmet | Answered = await self._hear(call, driver, call.awaited)
+                    conclusion: Met | Unmet | Recorded = await self._hear(call, driver, call.awaited)
                 case Question():
                     conclusion = await Asking(self, call, driver, call.awaited).run()
                 case _:
@@ -114,6 +77,20 @@ class Waits:
             driver.fail(error)
         else:
             conclusion.tell(driver, call, started_at)
+
+    def deliver_soon(self) -> None:
+        """A body has sent something. One pass at a time, which sees all that is committed when it begins."""
+        if not self._is_delivering:
+            self._is_delivering = True
+            self._spawn(self._deliver_sent())
+
+    async def _deliver_sent(self) -> None:
+        await asyncio.sleep(0)  # the other sends of the same flush land in this turn
+        self._is_delivering = False
+        try:
+            await self._deliver()
+        except OutlastError as error:
+            logger.debug("what a body has sent was not delivered at once: %s", error)
 
     def withdraw(self, call: Call, driver: NativeDriver) -> None:
         """The body gave a call up: nobody has to answer what it may have asked. What a crash leaves is withdrawn at the run's end."""
@@ -219,7 +196,7 @@ class Asking:
         """Its record is being committed, and nothing that is decided here can stop it."""
         call.transacting = self
 
-    async def run(self) -> Unmet | Answered:
+    async def run(self) -> Unmet | Recorded:
         """Put the question, or see whether it was answered; at its time-out it is withdrawn."""
         number = 0
         while True:
@@ -266,7 +243,7 @@ class Asking:
         if tx.run(*self._waits.backend.keeping.hold(claim.hold, claim.generation)).first() is None:
             raise LeaseLostError("the run is not this worker's any more: nothing of its question is recorded")
 
-    async def _record(self, decision_id: str, state: DecisionState, result: str) -> Unmet | Answered:
+    async def _record(self, decision_id: str, state: DecisionState, result: str) -> Unmet | Recorded:
         """Use the answer up, or withdraw the question, in the commit of the record."""
         checkpoint = self._driver.place(self._call, result, self._started_at)
         self.may_commit, backoff, in_doubt = True, Backoff(), False
@@ -281,7 +258,7 @@ class Asking:
                 await asyncio.sleep(backoff.next())
             else:
                 if is_recorded or (in_doubt and await self._is_kept(checkpoint)):
-                    return Answered(checkpoint)
+                    return Recorded(checkpoint)
                 self.may_commit = False  # answered in the very moment of its time-out: look again
                 self._driver.withdraw_place(self._call)
                 return await self.run()

@@ -8,6 +8,7 @@ from outlast.inspector import BoundedCount
 from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.run import RunStatus, RunView, StepView
 
+from .history import RecordKind
 from .mailbox import Question
 
 
@@ -85,6 +86,8 @@ def _running(view: RunView, current: StepView | None, around: Circumstances) -> 
 def _waiting(view: RunView, current: StepView | None, around: Circumstances) -> str:
     if around.is_due and around.unserved is not None:
         return f"stranded: {around.unserved}"
+    if current is not None and current.kind == RecordKind.UNTIL and current.status == "waiting" and view.due_at is not None:
+        return _condition(current, view.due_at)
     if current is not None and current.topic is not None:
         return _by_name(current.topic, current.due_at, around)
     if current is not None and current.due_at == view.due_at and current.due_at is not None:
@@ -98,6 +101,12 @@ def _waiting(view: RunView, current: StepView | None, around: Circumstances) -> 
     if view.error is not None:
         return f"to be run again at {_text(view.due_at)} after {view.error}"
     return f"waiting until {_text(view.due_at)}"
+
+
+def _condition(current: StepView, look_at: datetime) -> str:
+    hurried = "" if current.topic is None else f"when topic {current.topic} is signaled, or "
+    until = "" if current.due_at is None else f", until {_text(current.due_at)}"
+    return f"waits for {current.key} to be so: looks again {hurried}at {_text(look_at)}{until}"
 
 
 def _by_name(topic: str, due_at: datetime | None, around: Circumstances) -> str:

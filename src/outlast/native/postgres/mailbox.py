@@ -79,8 +79,7 @@ def parked_by_name(changes: Iterable[RunCheckpoint]) -> list[dict[str, Any]]:
     return [
         {"id": change.hold.run_id, "token": change.hold.token, "waits": named}
         for change in changes
-        if change.status is RunStatus.WAITING
-        and (named := [{"topic": wait.topic, "after": wait.after} for wait in change.waits if wait.topic is not None])
+        if change.status is RunStatus.WAITING and (named := [{"topic": wait.topic, "after": wait.after} for wait in change.waits if wait.topic is not None])
     ]
 
 

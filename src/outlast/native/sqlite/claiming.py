@@ -5,6 +5,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none
 from outlast.database.transaction import Answer, Transaction
 from outlast.errors import LeaseLostError
 from outlast.limits import SUSPECT_AFTER_LOSSES
@@ -12,7 +13,6 @@ from outlast.native.encoding import batch_to_json
 from outlast.native.store import Candidate, ClaimedRun, Look
 from outlast.run import RunStatus
 
-from .instant import from_number, from_number_or_none
 from .tables import Tables
 
 

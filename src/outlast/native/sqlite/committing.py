@@ -10,6 +10,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, TypeVar
 
+from outlast.database.sqlite.instant import to_number, to_number_or_none
 from outlast.database.transaction import Answer, Transaction
 from outlast.limits import WARNINGS_MAX
 from outlast.native.encoding import batch_to_json, failure_to_json
@@ -20,7 +21,6 @@ from outlast.run import RunStatus
 from outlast.step_key import StepKey
 
 from .ending import End, Ending
-from .instant import to_number, to_number_or_none
 from .mailbox import signal_row
 
 C = TypeVar("C", StepCheckpoint, FailureCheckpoint)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none
 from outlast.database.transaction import Transaction
 from outlast.native.encoding import batch_to_json, failure_from_json
 from outlast.native.history import FailedAttempt, History, LastProgress, Outcome, Record, RecordKind, Wait
 from outlast.native.store import ClaimContext, Hold
 from outlast.step_key import StepKey, parse_path
 
-from .instant import from_number, from_number_or_none
 from .tables import Tables
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, span_to_number
 from outlast.database.transaction import Transaction
 from outlast.native.encoding import batch_to_json, texts_from_json
 from outlast.native.mailbox import Delivered, Mail, MailedSignal, NewSignal, Question, Sent
 from outlast.run import RunStatus
 
-from .instant import from_number, span_to_number
 from .tables import Tables
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none, to_number
 from outlast.database.transaction import Transaction
 from outlast.inspector import BoundedCount
 from outlast.limits import LANE_COUNT_MAX
@@ -18,7 +19,6 @@ from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey, parse_path
 
 from .contexts import failed_attempt_from_row, record_from_row, wait_from_row
-from .instant import from_number, from_number_or_none, to_number
 from .mailbox import Mailbox
 from .serving import Serving
 

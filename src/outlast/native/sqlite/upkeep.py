@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none, span_to_number
 from outlast.database.transaction import Transaction
 from outlast.ids import first_run_id_at
 from outlast.limits import LANE_COUNT_MAX, LANE_SAMPLE_MAX, PRUNE_RECORDS_MAX
@@ -14,7 +15,6 @@ from outlast.run import RunStatus
 
 from .actions import Actions
 from .ending import End, Ending
-from .instant import from_number, from_number_or_none, span_to_number
 from .serving import Serving
 
 _DEAD_LETTERS = frozenset({RunStatus.FAILED, RunStatus.DEAD})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none, span_from_number, span_to_number
 from outlast.database.transaction import Transaction
 from outlast.limits import PAGE_MAX
 from outlast.native.encoding import batch_to_json
@@ -11,7 +12,6 @@ from outlast.native.store import Hold, NewWorker, Orphan, Recovery, WorkerRow
 from outlast.run import RunStatus
 
 from .ending import End, Ending
-from .instant import from_number, from_number_or_none, span_from_number, span_to_number
 
 
 class Workers(Ending):

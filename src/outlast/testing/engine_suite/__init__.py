@@ -5,12 +5,15 @@ from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
 from .asking import AskingSuite, SharedKeysSuite
 from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
+from .deciding import DecidingSuite
 from .effects import EffectsSuite, ReconcilingSuite
+from .named_waits import ConditionsSuite, FirstSuite, QuestionsSuite, SignalsSuite
 from .operating import OperatingSuite
 from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite
 from .plain_time import PlainTimeSuite
 from .results import ResultsSuite
+from .signal_races import SignalRacesSuite
 from .sleeping import SleepingSuite
 from .steps import RetriesSuite, StepsSuite
 from .stopping import StoppingSuite
@@ -32,6 +35,11 @@ class EngineSuite(
     AttemptsSuite,
     ServicesSuite,
     SleepingSuite,
+    SignalsSuite,
+    ConditionsSuite,
+    FirstSuite,
+    QuestionsSuite,
+    SignalRacesSuite,
     PlainBodiesSuite,
     PlainTimeSuite,
     PlainEndingsSuite,
@@ -42,6 +50,7 @@ class EngineSuite(
     TakingOverSuite,
     ResultsSuite,
     OperatingSuite,
+    DecidingSuite,
     UpkeepSuite,
 ):
     """Subclass it in a test module, beside the two fixtures."""

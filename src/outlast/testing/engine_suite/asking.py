@@ -148,7 +148,7 @@ class AskingSuite(StageSuite):
 
         @task
         async def both(ctx: Context) -> list[str]:
-            return await asyncio.gather(ctx.effect(buy, 1), ctx.step(gate.enter, "later"))
+            return list(await asyncio.gather(ctx.effect(buy, 1), ctx.step(gate.enter, "later")))
 
         worker = await stage.worker(both)
         run = await worker.enqueue(both)

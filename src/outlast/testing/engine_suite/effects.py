@@ -11,7 +11,6 @@ from outlast.blocking_context import BlockingContext
 from outlast.context import Context
 from outlast.effect import Attempt, Done, Effect, NotDone, effect
 from outlast.errors import EffectFailedError, RunFailedError
-from outlast.ledger.operation import OperationStatus
 from outlast.retry import RetryPolicy
 from outlast.run import RunStatus
 from outlast.task import Task, task
@@ -53,7 +52,7 @@ def shopping(buy: Effect[[int], str]) -> Task[Any, Any]:
     return shop
 
 
-async def status_of(engine: SkippingEngine, run_id: str) -> OperationStatus:
+async def status_of(engine: SkippingEngine, run_id: str) -> str:
     (operation,) = await engine.inspector.list_operations(run_id)
     return operation.status
 
@@ -168,11 +167,12 @@ class EffectsSuite(StageSuite):
 
         @task
         async def shop(ctx: Context) -> list[str]:
-            return await asyncio.gather(*(ctx.effect(buy, amount) for amount in range(10)))
+            return list(await asyncio.gather(*(ctx.effect(buy, amount) for amount in range(10))))
 
         worker = await stage.worker(shop)
         run = await worker.enqueue(shop)
-        assert len(set(await stage.result(run))) == 10
+        results = await stage.result(run)
+        assert len(set(results)) == 10
         assert {operation.status for operation in await worker.inspector.list_operations(run.id)} == {"done"}
 
     async def test_what_is_no_effect_is_refused(self, stage: Stage) -> None:

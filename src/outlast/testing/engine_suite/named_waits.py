@@ -11,7 +11,7 @@ import pytest
 
 from outlast.context import Context
 from outlast.errors import IdempotencyConflictError, RunFailedError, UsageError
-from outlast.run import RunStatus
+from outlast.run import RunStatus, SignalOptions
 from outlast.task import task
 
 from .stage import Gate, Stage, StageSuite
@@ -114,7 +114,8 @@ class SignalsSuite(StageSuite):
         await worker.signal("news", "a")
         await worker.settle()
         await worker.signal("news", "b")
-        assert sorted(await stage.result(run)) == ["a", "b"]
+        heard = await stage.result(run)
+        assert sorted(heard) == ["a", "b"]
 
     async def test_a_payload_has_a_type(self, stage: Stage) -> None:
         """`of` decodes it; what does not fit is an error in the body, which may catch it, the same at every replay."""
@@ -164,14 +165,18 @@ class SignalsSuite(StageSuite):
     async def test_what_no_signal_can_be_is_refused(self, stage: Stage) -> None:
         """Bad topics, payloads and times name what to write, and nothing is sent."""
         sender = stage.client()
-        for topic, payload, options in (
+        bad: list[tuple[str, Any, SignalOptions]] = [
             ("", None, {}),
             ("$x", None, {}),
             ("t" * 400, None, {}),
             ("t", object(), {}),
             ("t", "x" * 70_000, {}),
             ("t", None, {"ttl": 0}),
-        ):
+            ("t", None, {"ttl": "400d"}),
+            ("t", None, {"idempotency_key": ""}),
+            ("t", None, {"headers": {"name": "x" * 100_000}}),
+        ]
+        for topic, payload, options in bad:
             with pytest.raises(UsageError):
                 await sender.signal(topic, payload, **options)
 
@@ -179,7 +184,7 @@ class SignalsSuite(StageSuite):
         """One signal, and every run that waits for it goes on."""
         worker = await stage.worker(waiter, concurrency=100)
         runs = await worker.enqueue_many(waiter, ["door"] * 1_000)
-        await worker.settle()
+        await worker.settle(timeout=120)
         receipt = await worker.signal("door", "all")
         assert receipt.waiting == 1_000
         assert {await stage.result(run) for run in runs} == {"all"}
@@ -375,7 +380,7 @@ class FirstSuite(StageSuite):
         @task
         async def race(ctx: Context) -> int:
             place, _ = await ctx.first(ctx.wait_for("paid"), ctx.sleep("3d"))
-            return place
+            return int(place)
 
         worker = await stage.worker(race)
         run = await worker.enqueue(race)

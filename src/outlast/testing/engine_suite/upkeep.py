@@ -149,7 +149,7 @@ class UpkeepSuite(StageSuite):
 
         worker = await stage.worker(shop)
         runs = []
-        for keys_older_than, keys in ((None, 0), ("50d", 0), ("30d", 1)):
+        for keys_older_than, keys in ((None, 0), ("99d", 0), ("30d", 1)):
             runs.append(await worker.enqueue(shop))
             assert await stage.result(runs[-1]) == 10
             await worker.advance("40d")

@@ -12,6 +12,7 @@ from .orphans import OrphansSuite
 from .pruning import PruningSuite
 from .reading import ReadingSuite
 from .resuming import ResumingSuite
+from .sending import SendingSuite
 from .timers import TimersSuite
 from .upkeep import DiscardingSuite, QueuesSuite
 from .workers import WorkersSuite
@@ -25,6 +26,7 @@ class StoreSuite(
     MixingSuite,
     NamingSuite,
     MailingSuite,
+    SendingSuite,
     QuestionsSuite,
     TimersSuite,
     WorkersSuite,

@@ -1,5 +1,6 @@
 """What a store promises to runs that wait by name: no signal passes them by, whatever comes first, and what they ask ends with them."""
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -226,6 +227,23 @@ class QuestionsSuite(WorldSuite):
         assert world.view(run.id).why == "waits for topic approval:7"
         assert world.view(until.id).why == "waits for topic approval:8, until 2026-03-01T12:01:00+00:00"
         assert [(one.key, one.status, one.topic) for one in world.steps(run.id)] == [("pay", "waiting", "approval:7")]
+
+    def test_why_names_the_condition(self, world: World) -> None:
+        """A run that waits until something is so says when it looks again, what hurries that, and until when it waits at all."""
+        worker = world.worker()
+        bare, hurried, bounded = (world.claimed(worker) for _ in range(3))
+        wait = dataclasses.replace(named("approval:7", "is_granted"), kind=RecordKind.UNTIL)
+        world.commit(
+            worker,
+            park(bare, after(60), dataclasses.replace(wait, topic=None)),
+            park(hurried, after(60), wait),
+            park(bounded, after(60), dataclasses.replace(wait, topic=None, due_at=after(90))),
+        )
+        look = "looks again at 2026-03-01T12:01:00+00:00"
+        assert world.view(bare.id).why == f"waits for is_granted to be so: {look}"
+        assert world.view(bare.id).current_step == "is_granted"
+        assert world.view(hurried.id).why == f"waits for is_granted to be so: {look.replace('again', 'again when topic approval:7 is signaled, or')}"
+        assert world.view(bounded.id).why == f"waits for is_granted to be so: {look}, until 2026-03-01T12:01:30+00:00"
 
     @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELED])
     def test_what_a_run_asked_is_withdrawn_with_its_end(self, world: World, status: RunStatus) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from outlast import ids
 from outlast.native.history import Outcome, RecordKind
-from outlast.native.store import ClaimedRun
+from outlast.native.store import Checkpoint, ClaimedRun
 from outlast.native.upkeep import Resumed
 from outlast.run import RunStatus
 from outlast.step_key import StepKey
@@ -20,7 +20,7 @@ class ResumingSuite(WorldSuite):
     def failed(self, world: World, worker: int, kind: RecordKind = RecordKind.STEP) -> ClaimedRun:
         """Return a run that its second step has failed, after a first that was done and before one that the body gave up."""
         run = world.claimed(worker, idempotency_key=ids.run_id())
-        ended = [
+        ended: list[Checkpoint] = [
             step(run, "before", 0),
             failure(run, "locate", 1, after(3)),
             step_of(run, record(seq=1, outcome=Outcome.ERROR, result=None, error=ERROR, attempts=2, kind=kind)),

@@ -15,7 +15,7 @@ CREATE TABLE outlast.signal (
     topic text COLLATE "C" NOT NULL,
     run uuid,
     payload json,
-    payload_digest text NOT NULL,
+    payload_digest text NOT NULL DEFAULT '',
     headers json,
     idempotency_key text COLLATE "C",
     sent_at timestamptz NOT NULL,

@@ -54,8 +54,8 @@ RETURNING run, outlast.step_failure.token, outlast.step_failure.generation, path
 -- half-way. Primary keys.
 -- name: forget_failures
 WITH held AS MATERIALIZED (
-    SELECT r.id, r.generation FROM outlast.run r
-    WHERE r.id = %(run)s::uuid AND r.token = %(token)s::bigint AND r.generation = %(generation)s::bigint AND r.status = 'running' FOR NO KEY UPDATE
+    SELECT r.id, r.generation FROM (SELECT * FROM outlast.run WHERE id = %(run)s::uuid OFFSET 0 FOR NO KEY UPDATE) AS r
+    WHERE r.token = %(token)s::bigint AND r.generation = %(generation)s::bigint AND r.status = 'running'
 )
 DELETE FROM outlast.step_failure f USING held
 WHERE f.run = held.id AND f.generation = held.generation AND f.path = %(path)s AND f.name = %(name)s AND f.number = %(number)s::bigint

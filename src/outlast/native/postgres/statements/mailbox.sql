@@ -85,10 +85,13 @@ SELECT count(DISTINCT found.id) FROM (
 
 -- Forget a page of signals whose time to live is over: signal_expired, then by primary key. What is locked goes later.
 -- name: delete_expired
-DELETE FROM outlast.signal s WHERE s.id = ANY (ARRAY(
-    SELECT o.id FROM outlast.signal o WHERE o.expires_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
-    ORDER BY o.expires_at LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
-))
+WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now),
+gone AS MATERIALIZED (
+    SELECT found.id FROM clock CROSS JOIN LATERAL (
+        SELECT o.id FROM outlast.signal o WHERE o.expires_at <= clock.now ORDER BY o.expires_at LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+    ) AS found
+)
+DELETE FROM outlast.signal s WHERE s.id = ANY (ARRAY(SELECT gone.id FROM gone))
 
 -- The topics of the first signals that nobody has delivered, and how many of these signals each has: signal_undelivered, no locks.
 -- name: list_undelivered

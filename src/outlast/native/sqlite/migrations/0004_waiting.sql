@@ -33,7 +33,7 @@ CREATE TABLE outlast_signal (
     topic TEXT NOT NULL,
     run TEXT,
     payload TEXT CHECK (payload IS NULL OR json_valid(payload)),
-    payload_digest TEXT NOT NULL,
+    payload_digest TEXT NOT NULL DEFAULT '',
     headers TEXT CHECK (headers IS NULL OR json_valid(headers)),
     idempotency_key TEXT,
     sent_at INTEGER NOT NULL,

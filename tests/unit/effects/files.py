@@ -1,11 +1,14 @@
 """What tests of copies and moves share: attempts made by hand, files, and what is looked at afterwards."""
 
+import errno
 import hashlib
 import logging
+import os
 from pathlib import Path
 
 from outlast.effect import Attempt
-from outlast.effects import fault_points
+from outlast.effects import copy_file, fault_points
+from outlast.effects.stage import Stage
 from outlast.this_step import StepAttempt
 
 KEY = "0190a6e0-0000-7000-8000-000000000000/0/copy_file"
@@ -33,6 +36,27 @@ def attempt_of(number: int = 1, *, key: str = KEY, token: int | None = None, rep
     )
     reports.step = step
     return Attempt(step, key=key, number=number, token=10 * number if token is None else token)
+
+
+def copy(source: Path, target: Path, number: int = 1, reports: Reports | None = None):
+    """Make one attempt to copy."""
+    return copy_file(attempt_of(number, reports=reports), source, target)
+
+
+def stage_of(number: int, target: Path) -> Path:
+    """Return the temporary name of an attempt."""
+    return Stage(attempt_of(number), target).path
+
+
+def rewritten(source: Path) -> None:
+    """Change a file's content and not its size."""
+    with source.open("r+b") as file:
+        file.write(b"changed")
+
+
+def no_links(*_: object, **__: object) -> None:
+    """Answer like a file system without hard links."""
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def content(size: int = 3 * CHUNK + 17) -> bytes:
