@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any, Protocol

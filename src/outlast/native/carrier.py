@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context as Variables
 from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount

@@ -69,6 +69,7 @@ class Phase(Enum):
 _RUNNING, _DEFERRED, _PERFORMING = Phase.RUNNING, CallState.DEFERRED, CallState.PERFORMING
 _STEP, _NOTHING, _RESULT, _KEPT = RecordKind.STEP, Found.NOTHING, Outcome.RESULT, Landing.KEPT
 
+
 class NativeDriver:
     """One execution of one claimed run."""
 
