@@ -128,9 +128,8 @@ class NativeDriver:
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        kind = _STEP
+        kind = _STEP if call.on is None else RecordKind.TRANSACTION
         if call.on is not None:
-            kind = RecordKind.TRANSACTION
             ensure_fits(call)
         return self._ask(Call(key, kind, Handed(loop=self._loop), _DEFERRED, step=call, digest=call.digest))
 
@@ -163,9 +162,8 @@ class NativeDriver:
             self._loop.call_soon(self._fail, error, context=NO_BODY)
             return call.future
         self._calls[call.key] = call
-        if found is _NOTHING:
-            if not self.is_draining:
-                self._begin(call)
+        if found is _NOTHING and not self.is_draining:
+            self._begin(call)
         elif found is Found.RECORD:
             call.state = CallState.RECORDED
         elif found is Found.GIVEN_UP:
@@ -198,8 +196,7 @@ class NativeDriver:
         """Perform what has no record."""
         call.open = self._replay.open_call(call.key)
         if call.open is NOT_STARTED and call.timer is None:
-            call.state = _PERFORMING
-            self._performer.begin(call, self)
+            self._attempt(call)
             return
         call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
         if call.timer is not None:
@@ -231,7 +228,7 @@ class NativeDriver:
             self._attempt(call)
 
     def _attempt(self, call: Call) -> None:
-        call.state = CallState.PERFORMING
+        call.state = _PERFORMING
         self._performer.begin(call, self)
 
     def attempt_succeeded(self, call: Call, result: str, started_at: datetime) -> None:
@@ -289,7 +286,7 @@ class NativeDriver:
             self._settle()
 
     def _is_awaited(self, call: Call) -> bool:
-        return self._is_going_on and self._calls.get(call.key) is call
+        return self.phase is _RUNNING and self._calls.get(call.key) is call and not self._is_loop_ending()
 
     # --- records ---------------------------------------------------------------------------------------------------------
     def _keep(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> None:
@@ -325,8 +322,7 @@ class NativeDriver:
         self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        root = self._body.root
-        if not self._is_going_on or root is None or root.done() or self._body.is_computing(self._settle):
+        if self.phase is not _RUNNING or self._is_loop_ending() or not self._body.is_awaiting or self._body.is_computing(self._settle):
             return
         record = self._replay.next_record()
         if record is not None:
