@@ -1,7 +1,7 @@
 """PostgresDatabase: the database's address, its few connections, and the settings that every transaction begins with.
 
-It works through a pooler in transaction mode: no prepared statements, no start-up options, nothing set for longer than
-a transaction. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
+It works through a pooler in transaction mode: no start-up options, nothing set for longer than a transaction, and prepared
+statements only where there is no pooler. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator
