@@ -94,7 +94,7 @@ def test_attempts_that_wait_begin_together() -> None:
         carriers = Carriers(perform)
         for _ in range(2):
             for _ in range(50):
-                carriers.begin(Attempt(SimpleNamespace(is_stopped=False), None, lambda: None))  # type: ignore[arg-type]  # doubles
+                carriers.begin(Attempt(SimpleNamespace(is_stopped=False), None, lambda: None))
             await asyncio.sleep(0.03)
         counting.cancel()
 
