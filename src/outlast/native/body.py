@@ -35,6 +35,11 @@ class Body:
         self.root.add_done_callback(on_end, context=NO_BODY)
 
     @property
+    def is_awaiting(self) -> bool:
+        """It has begun and has not ended."""
+        return self.root is not None and not self.root.done()
+
+    @property
     def has_to_be_watched(self) -> bool:
         """True once its own tasks may move it; until then it stands still whenever the engine runs."""
         return self._branches.has_branched or self.has_timeout

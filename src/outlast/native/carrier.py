@@ -3,7 +3,9 @@
 Theory of operation. A task for each attempt costs more than a short step does, and most short steps never wait for
 anything. So the attempts that are begun in one turn of the loop share a task. Each begins in a context of its own; one
 that ends without having waited leaves the task to the next; one that waits keeps it, as if it had been made for it, and
-the rest get another. So `asyncio.current_task()`, time-outs, task groups and cancels in a step mean what they always do.
+each of the rest gets another. So `asyncio.current_task()`, time-outs, task groups and cancels in a step mean what they
+always do. Where the last attempt has waited, the next ones are expected to wait too, and get a task each from the
+beginning: else a hundred that wait would begin in a hundred turns.
 
 A task goes to no other attempt once one has canceled it, or when something still refers to it that did not before: what
 a step has kept of its task must never reach another step.
@@ -30,23 +32,29 @@ class Carriers:
         self.perform = perform
         self.begun: deque[Attempt] = deque()
         """Those that no task has taken up yet."""
-        self._is_due = False
+        self.has_waited = False
+        """The last attempt that was taken up waited for something."""
+        self._due = 0
 
     def begin(self, attempt: Attempt) -> None:
         """Have an attempt begin in the next turn of the loop, unless its call is stopped before."""
         self.begun.append(attempt)
-        if not self._is_due:
+        if self.has_waited or not self._due:
             self._make_carrier()
 
     def _make_carrier(self) -> None:
-        self._is_due = True
+        self._due += 1
         carrier = Carrier(self)
         carrier.task = detached(carrier)
 
+    def started(self) -> None:
+        """A carrier is due no more: it runs."""
+        self._due -= 1
+
     def left(self) -> None:
-        """The carrier that was due takes up nothing more."""
-        self._is_due = False
-        if self.begun:
+        """A carrier takes up nothing more: what it leaves is taken up by others."""
+        wanted = len(self.begun) if self.has_waited else min(len(self.begun), 1)
+        while self._due < wanted:
             self._make_carrier()
 
 
@@ -69,6 +77,7 @@ class Carrier(Coroutine[Any, Any, None]):
 
     def throw(self, *error: Any) -> Any:
         if self._coroutine is None:  # the loop is ended before anything began: nothing does any more
+            self._carriers.started()
             self._carriers.begun.clear()
             raise asyncio.CancelledError
         return self._variables.run(self._coroutine.throw, *error)
@@ -82,7 +91,9 @@ class Carrier(Coroutine[Any, Any, None]):
 
     def _carry(self) -> Any:
         """Begin attempts until one waits, and return what it waits for. Raises `StopIteration` when there are no more."""
-        task, begun, perform = self.task, self._carriers.begun, self._carriers.perform
+        carriers, task = self._carriers, self.task
+        carriers.started()
+        begun, perform = carriers.begun, carriers.perform
         references = getrefcount(task)
         try:
             while begun:
@@ -94,12 +105,12 @@ class Carrier(Coroutine[Any, Any, None]):
                 try:
                     waiting = variables.run(coroutine.send, None)
                 except StopIteration:
-                    attempt.task = None
+                    carriers.has_waited, attempt.task = False, None
                     if task.cancelling() or getrefcount(task) != references or getweakrefcount(task) != 1:  # asyncio's own
                         break
                 else:
-                    self._coroutine, self._variables = coroutine, variables
+                    carriers.has_waited, self._coroutine, self._variables = True, coroutine, variables
                     return waiting
         finally:
-            self._carriers.left()
+            carriers.left()
         raise StopIteration

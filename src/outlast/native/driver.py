@@ -128,11 +128,10 @@ class NativeDriver(Concluding):
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        kind = _STEP
+        kind = _STEP if call.on is None else RecordKind.TRANSACTION
         if call.effect is not None:
             kind = RecordKind.EFFECT
         if call.on is not None:
-            kind = RecordKind.TRANSACTION
             ensure_fits(call)
         return self._ask(Call(key, kind, Handed(loop=self._loop), _DEFERRED, step=call, digest=call.digest))
 
@@ -172,9 +171,8 @@ class NativeDriver(Concluding):
             self._loop.call_soon(self.fail, error, context=NO_BODY)
             return call.future
         self._calls[call.key] = call
-        if found is _NOTHING:
-            if not self.is_draining:
-                self._begin(call)
+        if found is _NOTHING and not self.is_draining:
+            self._begin(call)
         elif found is Found.RECORD:
             call.state = CallState.RECORDED
         elif found is Found.GIVEN_UP:
@@ -207,8 +205,7 @@ class NativeDriver(Concluding):
         """Perform what has no record."""
         call.open = self._replay.open_call(call.key)
         if call.open is NOT_STARTED and call.timer is None:
-            call.state = _PERFORMING
-            self._performer.begin(call, self)
+            self._attempt(call)
             return
         call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
         if call.timer is not None:
@@ -233,7 +230,7 @@ class NativeDriver(Concluding):
             self._attempt(call)
 
     def _attempt(self, call: Call) -> None:
-        call.state = CallState.PERFORMING
+        call.state = _PERFORMING
         if call.step is not None:
             self._performer.begin(call, self)
         elif isinstance(call.awaited, Message):
@@ -286,8 +283,7 @@ class NativeDriver(Concluding):
         self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        root = self._body.root
-        if not self._is_going_on or root is None or root.done() or self._body.is_computing(self._settle):
+        if self.phase is not _RUNNING or self._is_loop_ending() or not self._body.is_awaiting or self._body.is_computing(self._settle):
             return
         record = self._replay.next_record()
         if record is not None:

@@ -55,7 +55,7 @@ class Recorder:
         call.is_recorded = True
         self._count += 1
         self._bytes += len(result or "")
-        if self._is_too_long:
+        if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX:
             return _too_long(self._count, self._bytes)
         was_open = call.was_reported or call.open is not NOT_STARTED or outcome is _GIVEN_UP  # and then its attempt may be in progress
         sent = None if call.awaited is None or outcome is not _RESULT else self._sent(call)
@@ -84,11 +84,7 @@ class Recorder:
         """Count a record that is there already. Returns what forbids another one."""
         self._count += 1
         self._bytes += len(record.result or "")
-        return _too_long(self._count, self._bytes) if self._is_too_long else None
-
-    @property
-    def _is_too_long(self) -> bool:
-        return self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX
+        return _too_long(self._count, self._bytes) if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX else None
 
     def keep_attempt(
         self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta, on_landing: Callable[[FailedAttempt, Landing, OutlastError | None], None]

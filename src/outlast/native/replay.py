@@ -77,7 +77,7 @@ class Replay:
 
     def __init__(self, history: History) -> None:
         self._records = {record.key: record for record in history.records}
-        self._unasked = Counter(key.path for key in self._records)
+        self._unasked = Counter([key.path for key in self._records])
         self._handed_limit = history.retired_seq
         self._binding_count = sum(self._is_binding(record) for record in history.records)
         self._ready: list[tuple[int, Record]] = []

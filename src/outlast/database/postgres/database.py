@@ -1,7 +1,7 @@
 """PostgresDatabase: the database's address, its few connections, and the settings that every transaction begins with.
 
-It works through a pooler in transaction mode: no prepared statements, no start-up options, nothing set for longer than
-a transaction. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
+It works through a pooler in transaction mode: no start-up options, nothing set for longer than a transaction, and prepared
+statements only where there is no pooler. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -65,11 +65,16 @@ class PostgresDatabase:
     @asynccontextmanager
     async def _open_on_loop(self, connection: Connection, begin: str, settings: str) -> AsyncIterator[LoopTransaction]:
         try:
-            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection), self._prepared.get(connection))
+            prepared = self._prepared.get(connection)
+            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection), prepared)
             try:
                 transaction.begin(begin, settings)
+                process = None if prepared is not None else transaction.run("SELECT pg_backend_pid()")
                 yield transaction
                 await transaction.commit()
+                if process is not None:  # a pooler greets with another process than the one that answers
+                    is_ours_alone = process.first() == (connection.info.backend_pid,)
+                    self._prepared[connection] = Prepared(self._kept if is_ours_alone else Kept(()))
             finally:
                 await transaction.leave()
         finally:
@@ -125,8 +130,6 @@ class PostgresDatabase:
     def _make(self) -> Connection:
         connection = _connect(self._settings, self._application)
         connection.add_notice_handler(lambda notice: self._note(connection, notice))
-        if _is_direct(connection):
-            self._prepared[connection] = Prepared(self._kept)
         return connection
 
     def _note(self, connection: Connection, notice: psycopg.errors.Diagnostic) -> None:
@@ -153,15 +156,6 @@ def _connect(settings: dict[str, str], application: str) -> Connection:
     for name, loader in (("uuid", TextLoader), ("json", TextLoader), ("timestamptz", _InstantLoader)):
         connection.adapters.register_loader(name, loader)
     return connection
-
-
-def _is_direct(connection: Connection) -> bool:
-    """Tell whether a session of the server is this connection's alone: a pooler says that it is another process than the one that answers."""
-    try:
-        return connection.execute("SELECT pg_backend_pid()").fetchone() == (connection.info.backend_pid,)
-    except psycopg.Error as error:
-        connection.close()
-        raise translate(error, is_commit_sent=False) from error
 
 
 class _InstantLoader(Loader):

@@ -40,5 +40,6 @@ class Prepared:
 
 @cache
 def name_of(text: bytes) -> bytes:
-    """Return the name of a statement, which begins as the statement does, so that traces of the wire can be read."""
-    return b" ".join(text.split())[: _NAME_BYTES_MAX - 9] + b" " + blake2b(text, digest_size=4).hexdigest().encode()
+    """Return the name of a statement, which begins as the statement does, so that traces and the server's log can be read."""
+    beginning = b" ".join(text.split()).replace(b":", b"")[: _NAME_BYTES_MAX - 9]
+    return beginning + b" " + blake2b(text, digest_size=4).hexdigest().encode()

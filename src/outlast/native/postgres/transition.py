@@ -52,7 +52,9 @@ def checkpoint_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
     if checkpoint.status.is_terminal and checkpoint.idempotency_key is not None:
         columns["key"] = checkpoint.idempotency_key
     if checkpoint.waits:
-        columns["waits"] = [key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at, "topic": wait.topic, "after": wait.after} for wait in checkpoint.waits]
+        columns["waits"] = [
+            key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at, "topic": wait.topic, "after": wait.after} for wait in checkpoint.waits
+        ]
     return columns | _body_columns(checkpoint)
 
 
