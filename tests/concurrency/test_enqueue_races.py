@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from outlast.context import Context
 from outlast.database.transaction import RefusedError
 from outlast.errors import CommitUnknownError, UnavailableError
-from outlast.native.new_run import new_run
+from outlast.native.new_run import new_runs
 from outlast.native.store import LaneName, NewRun
 from outlast.task import task
 
@@ -30,7 +30,8 @@ async def plain(ctx: Context, number: int) -> int:
 
 async def some_run(heard: Heard, key: str | None = None, **changes: Any) -> NewRun:
     runtime, lane = await heard.engine._open(), await heard.engine._lane(LaneName("default", "plain", 1))
-    return replace(new_run(plain, 1, lane, runtime.time, key, {}), **changes)
+    (run,) = new_runs(plain, [1], lane, runtime.time, [key], {})
+    return replace(run, **changes)
 
 
 def enqueuer(heard: Heard) -> Any:
@@ -116,7 +117,7 @@ def test_an_outage_after_a_lost_answer_is_never_called_unwritten(where: Where, p
     async def scenario() -> None:
         async with engine_at(proxy.url, plain, starts=False) as heard:
             run = await some_run(heard, key="a key")
-            cut = proxy.cut(where, "INSERT INTO outlast.run (")
+            cut = proxy.cut(where, "SELECT outlast.accept_runs(")
             asked = asyncio.create_task(enqueuer(heard).accept([run], SHORTLY))
             await asyncio.to_thread(cut.happened.wait, WAIT)
             proxy.is_refusing = True

@@ -38,9 +38,8 @@ class Hold(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run to be accepted."""
+class NewRun(msgspec.Struct, frozen=True, gc=False):
+    """A run to be accepted. It is sent to PostgreSQL under these names."""
 
     id: str
     lane: int
@@ -61,8 +60,7 @@ class NewRun:
     """JSON text of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """What became of one `NewRun`."""
 
     run_id: str
