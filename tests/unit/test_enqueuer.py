@@ -235,3 +235,21 @@ def test_wake_ups_that_cannot_go_with_the_commit_are_sent_after_it() -> None:
         assert bench.told == [set(), {1}]
 
     played(scenario)
+
+
+def test_a_full_group_is_put_together_while_another_is_written() -> None:
+    """Two transactions at most are under way, and the second only for what is more than one takes."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.gate.clear()
+        many = bench.accept(*(run(str(number)) for number in range(3 * GROUP_RECORDS_MAX)))
+        await asyncio.sleep(0.01)
+        assert (len(bench.tasks), bench.groups) == (2, [])
+        bench.gate.set()
+        answers = await many
+        assert [answer.run_id for answer in answers] == [str(number) for number in range(3 * GROUP_RECORDS_MAX)]
+        assert [len(group) for group in bench.groups] == [GROUP_RECORDS_MAX] * 3
+        await bench.accept(run("after"))
+        assert len(bench.tasks) == 3
+
+    played(scenario)

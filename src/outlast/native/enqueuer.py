@@ -24,6 +24,8 @@ from .runtime import Runtime
 from .store import Accepted, NewRun
 from .waking import Waking
 
+_FLUSHES_MAX = 2  # the client's work on a full group and the database's take about the same time
+
 
 @dataclass(slots=True)
 class _Call:
@@ -64,7 +66,7 @@ class Enqueuer:
         self._runtime = runtime
         self._waking = waking
         self._waiting: deque[_Asked] = deque()
-        self._flushing: asyncio.Task[None] | None = None
+        self._flush_count = 0
 
     async def accept(self, runs: list[NewRun], timeout: timedelta = ENQUEUE_TIMEOUT) -> list[Accepted]:
         """Accept runs and return what became of each. Raises `UnavailableError` within the time-out."""
@@ -74,14 +76,20 @@ class Enqueuer:
         call = _Call(loop.create_future(), self._runtime.monotonic() + seconds, [None] * len(runs), len(runs))
         asked = [_Asked(run, call, place) for place, run in enumerate(runs)]
         self._waiting.extend(asked)
-        if self._flushing is None:
-            self._flushing = self._runtime.spawn(self._flush())
+        self._begin_flushes()
         reason = f"the database did not accept the run within {seconds:g} s"
         alarm = loop.call_later(seconds + 1.0, lambda: _refuse(asked, _given_up(asked, reason)))  # it hangs, or it would have been told
         try:
             return await call.future
         finally:
             alarm.cancel()
+
+    def _begin_flushes(self) -> None:
+        """One is under way for what comes by and by; while more than its group waits, another, so that one is put together as the other is written."""
+        wanted = 1 if len(self._waiting) <= GROUP_RECORDS_MAX else _FLUSHES_MAX
+        while self._flush_count < wanted:
+            self._flush_count += 1
+            self._runtime.spawn(self._flush())
 
     async def _flush(self) -> None:
         group: list[_Asked] = []
@@ -90,7 +98,7 @@ class Enqueuer:
                 group = self._take()
                 await self._write(group)
         finally:
-            self._flushing = None
+            self._flush_count -= 1
             left = [*group, *self._waiting]
             self._waiting.clear()
             self._say_closed([one for one in left if not one.is_aside])

@@ -18,7 +18,7 @@ from outlast.task import Task
 from outlast.task_ref import TaskRef
 
 from .encoding import headers_to_json, texts_to_json
-from .store import NewRun
+from .store import NO_HEADERS, NO_TAGS, NewRun
 
 NO_INPUT: Any = object()
 
@@ -30,8 +30,9 @@ def new_runs(
     priority = _checked_priority(options.get("priority", 0))
     due_at = _due_at(options.get("available_at"), options.get("delay"), clock)
     deadline_at = _aware(options.get("deadline"), "deadline")
-    tags = texts_to_json(_checked_tags(options.get("tags", ())))
-    headers = headers_to_json(_checked_headers(options.get("headers") or {}))
+    tags = texts_to_json(_checked_tags(options["tags"])) if "tags" in options else NO_TAGS
+    given_headers = options.get("headers")
+    headers = headers_to_json(_checked_headers(given_headers)) if given_headers else NO_HEADERS
 
     def new_run(input: Any, key: str | None) -> NewRun:
         text = encoded_input(task, input)

@@ -38,8 +38,12 @@ class Hold(NamedTuple):
     token: int
 
 
-class NewRun(msgspec.Struct, frozen=True, gc=False):
-    """A run to be accepted. It is sent to PostgreSQL under these names."""
+NO_TAGS, NO_HEADERS = "[]", "{}"
+"""The defaults of a new run, which the encoder knows by their identity."""
+
+
+class NewRun(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A run to be accepted. It is sent to PostgreSQL under these names, without what has its default."""
 
     id: str
     lane: int
@@ -53,10 +57,10 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     input: str
     """JSON text."""
     input_digest: str
-    idempotency_key: str | None
-    tags: str
+    idempotency_key: str | None = None
+    tags: str = NO_TAGS
     """JSON text of a list."""
-    headers: str
+    headers: str = NO_HEADERS
     """JSON text of an object."""
 
 

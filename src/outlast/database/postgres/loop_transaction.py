@@ -94,6 +94,10 @@ class LoopTransaction:
         raise NotImplementedError("a transaction on the loop counts nothing before it is fetched: queue the statements one by one")
 
     def after_commit(self, sql: str, parameters: Mapping[str, Any], /) -> None:
+        """Run a statement in a transaction of its own behind the commit, in the same round trip.
+
+        Its snapshot is later than the commit. Without the commit it is not run, and what becomes of it is not told.
+        """
         self._afterwards.append((sql, parameters))
 
     def begin(self, begin: str, settings: str) -> None:

@@ -215,7 +215,7 @@ BEGIN
     fresh AS MATERIALIZED (SELECT * FROM given g WHERE g.idempotency_key IS NULL OR g.id IN (SELECT won.run FROM won)),
     bodies AS (
         INSERT INTO outlast.run_body (run, input, input_digest, idempotency_key, tags, headers, seed)
-        SELECT f.id, f.input::json, f.input_digest, f.idempotency_key, f.tags::json, f.headers::json, f.seed FROM fresh f
+        SELECT f.id, f.input::json, f.input_digest, f.idempotency_key, coalesce(f.tags, '[]')::json, coalesce(f.headers, '{}')::json, f.seed FROM fresh f
         ON CONFLICT DO NOTHING
     )
     INSERT INTO outlast.run (id, lane, kind, version, priority, status, due_at, deadline_at, created_at)
