@@ -1,8 +1,10 @@
 """Enqueuer: enqueues of many callers at once, gathered into one transaction.
 
 Theory of operation. As with checkpoints, one transaction is under way at a time and calls gather meanwhile, so fifty
-callers at once cost one commit. A call is answered when its run is committed, and raises within its time-out if it
-cannot be. Two calls with one key never share a transaction: the second waits for the next and meets the first's run.
+callers at once cost one commit. While more waits than one transaction takes there are two, so that neither this process
+nor the database waits for the other; both take keys in the same order. A call is answered when its runs are committed,
+and raises within its time-out if they cannot be. Two calls with one key never share a transaction: the second waits for
+the next, or for the key in the database, and meets the first's run.
 A run whose key somebody's open transaction has waits for him apart from the others.
 When the outcome of a commit is unknown the runs are accepted again under the same ids: what is there already says so.
 """
