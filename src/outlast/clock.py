@@ -27,6 +27,11 @@ class SystemClock:
     """Without a call in between: it is read twice a step."""
 
 
+def wall_milliseconds() -> int:
+    """Return the milliseconds since 1970 by the machine's own clock, for ids that sort by time and nothing else."""
+    return time.time_ns() // 1_000_000
+
+
 class StoreClock:
     """The database's time, estimated between two answers from it by the machine's monotonic clock.
 

@@ -13,6 +13,7 @@ not, as with any broken connection.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,8 @@ from outlast.errors import CommitUnknownError, OutlastError, UnavailableError
 from .connections import Connection
 from .prepared import Prepared, name_of
 from .refusals import translate
+
+logger = logging.getLogger("outlast")
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
@@ -75,6 +78,8 @@ class LoopTransaction:
         self._unanswered: deque[LoopRows] = deque()
         self._failure: OutlastError | None = None
         self._is_commit_sent = False
+        self._committed: LoopRows | None = None
+        self._afterwards: list[tuple[str, Mapping[str, Any]]] = []
 
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None, /) -> LoopRows:
         """Queue a statement."""
@@ -103,6 +108,13 @@ class LoopTransaction:
     def run_many(self, sql: str, parameters: Sequence[Mapping[str, Any]], /) -> int:
         raise NotImplementedError("a transaction on the loop counts nothing before it is fetched: queue the statements one by one")
 
+    def after_commit(self, sql: str, parameters: Mapping[str, Any], /) -> None:
+        """Run a statement in a transaction of its own behind the commit, in the same round trip.
+
+        Its snapshot is later than the commit. Without the commit it is not run, and what becomes of it is not told.
+        """
+        self._afterwards.append((sql, parameters))
+
     def begin(self, begin: str, settings: str) -> None:
         """Queue the beginning."""
         try:
@@ -123,12 +135,19 @@ class LoopTransaction:
         if self._failure is not None:
             raise self._failure
         self._is_commit_sent = True
-        committed = self.run("COMMIT")
+        self._committed = self.run("COMMIT")
+        for sql, parameters in self._afterwards:
+            self.run(sql, parameters)
         await self.fetch()
-        if committed.answer is None or committed.answer.command_status != b"COMMIT":  # ROLLBACK, and no error, in an aborted transaction
+        if not self._is_committed:  # ROLLBACK, and no error, in an aborted transaction
             raise RefusedError(Refusal.OTHER, "the transaction was aborted before its commit")
         if self._is_commit_doubtful():
             raise CommitUnknownError("the commit is on this server, but not confirmed by its standby")
+
+    @property
+    def _is_committed(self) -> bool:
+        answer = self._committed.answer if self._committed is not None else None
+        return answer is not None and answer.command_status == b"COMMIT"
 
     async def leave(self) -> None:
         """Leave the connection idle, or close it."""
@@ -183,7 +202,11 @@ class LoopTransaction:
                 self._note_prepared()
                 return True
             if answer.status == ExecStatus.FATAL_ERROR:
-                self._fail(psycopg.errors.error_from_result(answer))
+                error = psycopg.errors.error_from_result(answer)
+                if self._is_committed:
+                    logger.debug("what was to follow a commit failed: %s", error)
+                else:
+                    self._fail(error)
             if self._unanswered:
                 self._unanswered.popleft().answer = answer
         return False
