@@ -106,4 +106,4 @@ class Unmet:
         driver.wait_for_topic(call, self.topic, self.look_at, self.after)
 
 
-Conclusion = Committed | Recorded | Failed | Later | Asked | Mismatch | Met | Unmet
+Conclusion = Committed | Recorded | Failed | Later | Asked | Broken | Met | Unmet
