@@ -22,7 +22,7 @@ CLAIM = ("outlast.fence(", "SET status = 'running'")
 RECORD = ("outlast.fence(", "INSERT INTO outlast.step (")
 END = ("outlast.fence(", '"status":"succeeded"')
 PARK = ("outlast.fence(", '"status":"waiting"')
-ENQUEUE = ("INSERT INTO outlast.run (",)
+ENQUEUE = ("SELECT outlast.accept_runs(",)
 CANCEL = ("SET cancel_requested_at",)
 CUT_OFF = pytest.mark.parametrize("where", [Where.BEFORE, Where.AFTER], ids=["before", "after"])
 

@@ -63,7 +63,7 @@ class Performing:
 
     async def _await(self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any]) -> Any:
         async def run() -> Any:
-            STEP.set(attempt)
+            STEP.set(lambda: attempt)
             return await function()
 
         try:
@@ -78,7 +78,7 @@ class Performing:
         self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any], name: OperationName, on_late: Callable[[Any], None] | None
     ) -> Any:
         def run() -> Any:
-            STEP.set(attempt)
+            STEP.set(lambda: attempt)
             try:
                 return function()
             except StopIteration as error:  # a future cannot hold one, and who waits for the thread would wait for ever

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,6 +33,12 @@ class CallState(Enum):
     """A timer that comes due at `due_at`."""
 
 
+class Work(Protocol):
+    """An attempt, or a timer."""
+
+    def cancel(self) -> object: ...
+
+
 class Call(msgspec.Struct, eq=False):
     """A call and what becomes of it."""
 
@@ -42,11 +47,13 @@ class Call(msgspec.Struct, eq=False):
     future: Handed
     state: CallState
     step: StepCall | None = None
+    digest: str = ""
+    """Of its arguments."""
     timer: Timer | None = None
     awaited: Awaited | None = None
     open: OpenCall = NOT_STARTED
     due_at: datetime | None = None
-    work: asyncio.Task[None] | asyncio.TimerHandle | None = None
+    work: Work | None = None
     """What is going on for it: an attempt, or the timer of the next one."""
     attempts: int = 0
     """Attempts that ended with an error and count."""
@@ -68,12 +75,6 @@ class Call(msgspec.Struct, eq=False):
     """The attempt of a transaction or an effect that is in progress, or whose outcome is not known."""
     progress: Progress | None = None
     """What the last attempt in this execution reported."""
-
-    @property
-    def digest(self) -> str:
-        if self.step is not None:
-            return self.step.digest
-        return self.awaited.digest if self.awaited is not None else ""
 
     @property
     def is_inserted(self) -> bool:

@@ -288,7 +288,8 @@ class Checkpoints:
 def _size(checkpoint: Checkpoint) -> int:
     """Return about how many bytes a checkpoint adds to its group."""
     if isinstance(checkpoint, StepCheckpoint):
-        return 300 + len(checkpoint.record.result or "") + _size_of(checkpoint.record.error)
+        record = checkpoint.record
+        return 300 + len(record.result or "") if record.error is None else 300 + _size_of(record.error)
     if isinstance(checkpoint, RunCheckpoint):
         return 300 + len(checkpoint.output or "") + _size_of(checkpoint.error)
     return 300 + _size_of(checkpoint.failure.error)

@@ -170,7 +170,7 @@ class Claimer:
             self._is_idle = False
             self._in_vain = None
             self._claimed_count += len(claims)
-            if self._runtime.events.has_listeners:
+            if self._runtime.events.is_heard("runs_claimed"):
                 self._runtime.events.emit("runs_claimed", runs=[claim.id for claim in claims])
             await self._begin(claims, incarnation)
             return True
@@ -179,7 +179,9 @@ class Claimer:
         runtime, executions = self._runtime, self._executions
         wanted = _Wanted(slots, oldest_share(self._claimed_count, slots), executions.excluded, 0 if executions.suspects else 1)
         try:
-            chosen = await self._choose(wanted)
+            chosen = await self._choose_all(wanted) if self._is_idle else None
+            if chosen is None:
+                chosen = await self._choose(wanted)
             if not chosen:
                 return []
             was_idle, self._is_idle = self._is_idle, False  # whatever comes of it: a claim that gets nothing has said it in the database too
@@ -190,6 +192,14 @@ class Claimer:
 
     async def _list_held(self, incarnation: Incarnation) -> list[ClaimedRun]:
         return await self._runtime.read("list_held", lambda tx: self._runtime.store.list_held(tx, incarnation.id))
+
+    async def _choose_all(self, wanted: _Wanted) -> list[str] | None:
+        """The same for one that was idle, when all that can be claimed fits its slots: then nobody needs to know which is the oldest.
+
+        None when it does not fit. To plan and make the search for the oldest takes longer than the rest of a wake-up's look.
+        """
+        chosen = await self._choose(wanted._replace(by_age=0))
+        return chosen if len(chosen) <= wanted.slots else None
 
     async def _choose(self, wanted: _Wanted) -> list[str]:
         """Look, without a lock, for what may be claimed. In a transaction of its own: the claim tests everything again."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from outlast.database.borrowed import Kept
 from outlast.decision import decision_topic
-from outlast.errors import HistoryMismatchError
+from outlast.errors import OutlastError
 from outlast.failure import Failure
 
 from .store import StepCheckpoint
@@ -71,10 +71,10 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
-    """The code asks for another operation than the one that is planned here."""
+class Broken:
+    """The code asks for another operation than the one that is planned here, or the database refuses to keep what it says."""
 
-    error: HistoryMismatchError
+    error: OutlastError
 
     def tell(self, driver: NativeDriver, call: Call, started_at: datetime) -> None:
         driver.fail(self.error)
@@ -106,4 +106,4 @@ class Unmet:
         driver.wait_for_topic(call, self.topic, self.look_at, self.after)
 
 
-Conclusion = Committed | Recorded | Failed | Later | Asked | Mismatch | Met | Unmet
+Conclusion = Committed | Recorded | Failed | Later | Asked | Broken | Met | Unmet

@@ -20,7 +20,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
@@ -57,6 +57,11 @@ logger = logging.getLogger("outlast")
 
 _ASKING = (RecordKind.EFFECT, RecordKind.ASK)
 _KINDS = {TopicWait: RecordKind.WAIT, Condition: RecordKind.UNTIL, Question: RecordKind.ASK, Message: RecordKind.SIGNAL}
+
+
+# Asked for at every step, and the look-up of a member is slow before Python 3.12: all of them were a twentieth of a step.
+_RUNNING, _DEFERRED, _PERFORMING = Phase.RUNNING, CallState.DEFERRED, CallState.PERFORMING
+_STEP, _SIGNAL, _NOTHING, _KEPT = RecordKind.STEP, RecordKind.SIGNAL, Found.NOTHING, Landing.KEPT
 
 
 class NativeDriver(Concluding):
@@ -123,10 +128,12 @@ class NativeDriver(Concluding):
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        kind = RecordKind.EFFECT if call.effect is not None else RecordKind.STEP if call.on is None else RecordKind.TRANSACTION
+        kind = _STEP if call.on is None else RecordKind.TRANSACTION
+        if call.effect is not None:
+            kind = RecordKind.EFFECT
         if call.on is not None:
             ensure_fits(call)
-        return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, step=call))
+        return self._ask(Call(key, kind, Handed(loop=self._loop), _DEFERRED, step=call, digest=call.digest))
 
     def wait(self, key: StepKey, timer: Timer) -> Handed:
         kind = RecordKind.TIMEOUT if timer.is_timeout else RecordKind.SLEEP
@@ -156,31 +163,30 @@ class NativeDriver(Concluding):
         self._settle()
 
     def _ask(self, call: Call) -> Handed:
-        self._check_open()
+        if self.phase is not _RUNNING or self._is_loop_ending():
+            self._refuse()
         try:
             found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.is_inserted)
         except HistoryMismatchError as error:
             self._loop.call_soon(self.fail, error, context=NO_BODY)
             return call.future
         self._calls[call.key] = call
-        if found is Found.RECORD:
+        if found is _NOTHING and not self.is_draining:
+            self._begin(call)
+        elif found is Found.RECORD:
             call.state = CallState.RECORDED
         elif found is Found.GIVEN_UP:
             call.state = CallState.GIVEN_UP
-        elif found is Found.NOTHING and not self.is_draining:
-            self._begin(call)
-        if call.state is not CallState.PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
+        if call.state is not _PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
             self._settle()
         return call.future
 
     @property
     def _is_going_on(self) -> bool:
         """False also when the loop is ended around the body: what is canceled then is no more the body's doing than a crash is."""
-        return self.phase is Phase.RUNNING and not self._is_loop_ending()
+        return self.phase is _RUNNING and not self._is_loop_ending()
 
-    def _check_open(self) -> None:
-        if self._is_going_on:
-            return
+    def _refuse(self) -> NoReturn:
         if self.phase is Phase.TOLD and self._told is not None:
             raise CancelRequested(self._told.reason)
         raise BranchClosed
@@ -224,7 +230,7 @@ class NativeDriver(Concluding):
             self._attempt(call)
 
     def _attempt(self, call: Call) -> None:
-        call.state = CallState.PERFORMING
+        call.state = _PERFORMING
         if call.step is not None:
             self._performer.begin(call, self)
         elif isinstance(call.awaited, Message):
@@ -248,14 +254,14 @@ class NativeDriver(Concluding):
             self._loop.call_soon(self.fail, problem, context=NO_BODY)
 
     def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
-        if landing is not Landing.KEPT:
+        if landing is not _KEPT:
             self._refused(landing, error, f"the record of {record.key}")
             return
         self._replay.land(record)
         self._has_progress = True
-        if record.kind is RecordKind.SIGNAL:
+        if record.kind is _SIGNAL:
             self._waits.deliver_soon()
-        if self.phase is not Phase.RUNNING:
+        if self.phase is not _RUNNING:
             return
         if self._body.has_to_be_watched:
             self._settle()
@@ -277,7 +283,7 @@ class NativeDriver(Concluding):
         self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        if not self._is_going_on or not self._body.is_awaiting or self._body.is_computing(self._settle):
+        if self.phase is not _RUNNING or self._is_loop_ending() or not self._body.is_awaiting or self._body.is_computing(self._settle):
             return
         record = self._replay.next_record()
         if record is not None:
@@ -316,7 +322,7 @@ class NativeDriver(Concluding):
         self._now = max(self._now, record.finished_at)
         if self._body.has_to_be_watched or self._replay.has_ready:
             self._settle()
-        error = error_of(record)
+        error = None if record.error is None else error_of(record)
         if error is not None:
             self._failed_keys[error.step] = record.key
             call.future.set_exception(error)

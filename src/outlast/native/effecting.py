@@ -37,7 +37,7 @@ from outlast.this_step import StepAttempt
 from .backend import Backend
 from .book import Begun, Book, Decided, OperationMovedError, Taken
 from .calls import Backoff, Calls, is_passing
-from .conclusion import Asked, Conclusion, Failed, Later, Mismatch, Recorded
+from .conclusion import Asked, Broken, Conclusion, Failed, Later, Recorded
 from .store import StepCheckpoint
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class Effecting:
                 await asyncio.sleep(backoff.next())
             except OperationConflictError as error:
                 return self._conflict(error)
+            except RefusedError as error:  # no word about the effect: the operation stays as it is, and a retry of the run goes on with it
+                return Broken(error)
             except asyncio.CancelledError:
                 self._abandoned.set()
                 raise
@@ -108,7 +110,7 @@ class Effecting:
 
     def _conflict(self, error: OperationConflictError) -> Conclusion:
         if self._effect.options.key is None:
-            return Mismatch(HistoryMismatchError(f"{self._call.key} with other arguments", f"{self._call.key}"))
+            return Broken(HistoryMismatchError(f"{self._call.key} with other arguments", f"{self._call.key}"))
         return Failed(capture(error, is_final=True), None)
 
     async def _take(self) -> Taken:

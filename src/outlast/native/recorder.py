@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from outlast.driver import Message
 from outlast.errors import LimitExceededError, OutlastError
@@ -16,10 +17,12 @@ from outlast.limits import ACTIVITY_EVERY, HISTORY_BYTES_MAX, HISTORY_RECORDS_MA
 
 from .call import Call
 from .checkpoints import Checkpoints, Landing
-from .history import FailedAttempt, History, Outcome, Record, RecordKind
+from .history import FailedAttempt, History, Outcome, Record
 from .mailbox import NewSignal
 from .replay import NOT_STARTED, Replay
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
+
+_RESULT, _GIVEN_UP = Outcome.RESULT, Outcome.GIVEN_UP  # at every step, and the look-up of a member is slow before Python 3.12
 
 
 class Recorder:
@@ -47,18 +50,16 @@ class Recorder:
         heard: tuple[str, int] | None = None,
     ) -> LimitExceededError | None:
         """Have the end of a call kept; its `seq` is its place in the order of handing over. Returns what forbids it."""
-        attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
+        attempts = call.attempts if outcome is not _RESULT else call.attempts + 1
         record = Record(call.key, self._replay.join_flush(), call.kind, outcome, call.digest, attempts, self._clock(), result, error, started_at)
         call.is_recorded = True
         self._count += 1
         self._bytes += len(result or "")
-        if self._is_too_long:
+        if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX:
             return _too_long(self._count, self._bytes)
-        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
-        sent = self._sent(call) if record.kind is RecordKind.SIGNAL and outcome is Outcome.RESULT else None
-        self._checkpoints.add(
-            StepCheckpoint(self._hold, self._generation, record, was_open, heard, sent), lambda landing, error: on_landing(record, landing, error)
-        )
+        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is _GIVEN_UP  # and then its attempt may be in progress
+        sent = None if call.awaited is None or outcome is not _RESULT else self._sent(call)
+        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open, heard, sent), partial(on_landing, record))
         return None
 
     def _sent(self, call: Call) -> NewSignal | None:
@@ -83,11 +84,7 @@ class Recorder:
         """Count a record that is there already. Returns what forbids another one."""
         self._count += 1
         self._bytes += len(record.result or "")
-        return _too_long(self._count, self._bytes) if self._is_too_long else None
-
-    @property
-    def _is_too_long(self) -> bool:
-        return self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX
+        return _too_long(self._count, self._bytes) if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX else None
 
     def keep_attempt(
         self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta, on_landing: Callable[[FailedAttempt, Landing, OutlastError | None], None]
@@ -95,7 +92,7 @@ class Recorder:
         """Have an attempt kept that another one will follow."""
         now = self._clock()
         attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
-        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), lambda landing, error: on_landing(attempt, landing, error))
+        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), partial(on_landing, attempt))
 
 
 def _too_long(records: int, size: int) -> LimitExceededError:

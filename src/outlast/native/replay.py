@@ -69,6 +69,7 @@ class OpenCall:
 
 
 NOT_STARTED = OpenCall()
+_NOTHING, _GIVEN_UP = Found.NOTHING, Outcome.GIVEN_UP  # at every step, and the look-up of a member is slow before Python 3.12
 
 
 class Replay:
@@ -76,7 +77,7 @@ class Replay:
 
     def __init__(self, history: History) -> None:
         self._records = {record.key: record for record in history.records}
-        self._unasked = Counter(key.path for key in self._records)
+        self._unasked = Counter([key.path for key in self._records])
         self._handed_limit = history.retired_seq
         self._binding_count = sum(self._is_binding(record) for record in history.records)
         self._ready: list[tuple[int, Record]] = []
@@ -103,7 +104,7 @@ class Replay:
         """Answer what a call finds. Each key is asked for once."""
         self._unasked_open.discard(key)
         if not self._records:
-            return Found.NOTHING_YET if self._ready else Found.NOTHING
+            return Found.NOTHING_YET if self._ready else _NOTHING
         record = self._records.pop(key, None)
         if record is None:
             if not is_inserted and kind is not RecordKind.TIMEOUT and self._unasked[key.path]:
@@ -170,7 +171,7 @@ class Replay:
         """Return the `seq` of a record that joins a flush now."""
         seq = self._next_seq
         self._next_seq += 1
-        heapq.heappush(self._in_flight, seq)
+        self._in_flight.append(seq)  # the highest so far, so that the heap stays one
         return seq
 
     def leave_flush(self, seq: int) -> None:
@@ -181,9 +182,12 @@ class Replay:
 
     def land(self, record: Record) -> None:
         """Take note that a record is durable; the body gets it in its turn."""
-        self._landed.add(record.seq)
-        self._drop_landed()
-        if record.outcome is not Outcome.GIVEN_UP:
+        if not self._landed and self._in_flight and self._in_flight[0] == record.seq:
+            heapq.heappop(self._in_flight)
+        else:
+            self._landed.add(record.seq)
+            self._drop_landed()
+        if record.outcome is not _GIVEN_UP:
             heapq.heappush(self._ready, (record.seq, record))
 
     def _drop_landed(self) -> None:

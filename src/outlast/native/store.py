@@ -39,9 +39,12 @@ class Hold(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run to be accepted."""
+NO_TAGS, NO_HEADERS = "[]", "{}"
+"""The defaults of a new run, which the encoder knows by their identity."""
+
+
+class NewRun(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A run to be accepted. It is sent to PostgreSQL under these names, without what has its default."""
 
     id: str
     lane: int
@@ -55,15 +58,14 @@ class NewRun:
     input: str
     """JSON text."""
     input_digest: str
-    idempotency_key: str | None
-    tags: str
+    idempotency_key: str | None = None
+    tags: str = NO_TAGS
     """JSON text of a list."""
-    headers: str
+    headers: str = NO_HEADERS
     """JSON text of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """What became of one `NewRun`."""
 
     run_id: str

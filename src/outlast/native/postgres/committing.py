@@ -7,7 +7,7 @@ from typing import Any
 
 from outlast.database.transaction import Answer, Rows, Transaction
 from outlast.native.encoding import batch_to_json, failure_to_json
-from outlast.native.history import ASKING
+from outlast.native.history import ASKING, Outcome, RecordKind
 from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
 from outlast.step_key import StepKey
 
@@ -16,6 +16,7 @@ from .parameters import SQL, key_columns
 from .transition import change_runs, checkpoint_columns, retire_records
 
 Sent = tuple[Rows, Sequence[Checkpoint]]
+_STEP, _RESULT = RecordKind.STEP, Outcome.RESULT
 
 
 class Committing:
@@ -67,7 +68,7 @@ class Committing:
 def _sorted(checkpoints: Sequence[Checkpoint]) -> tuple[list[StepCheckpoint], list[FailureCheckpoint], list[RunCheckpoint]]:
     """Return each kind by run, so that every group locks rows in the same order."""
     ordered = sorted(checkpoints, key=_hold)
-    steps = [each for each in ordered if isinstance(each, StepCheckpoint)]
+    steps = [each for each in ordered if type(each) is StepCheckpoint]
     if len(steps) == len(ordered):
         return steps, [], []
     return steps, [each for each in ordered if isinstance(each, FailureCheckpoint)], [each for each in ordered if isinstance(each, RunCheckpoint)]
@@ -77,17 +78,22 @@ _hold = attrgetter("hold")
 
 
 def _identity(checkpoint: Checkpoint) -> tuple[Any, ...]:
-    """Return what the statements return first of a checkpoint that was kept."""
+    """Return what the statements that look for checkpoints return first of one that is there."""
     if isinstance(checkpoint, RunCheckpoint):
         return tuple(checkpoint.hold)
     key, attempt = (checkpoint.record.key, ()) if isinstance(checkpoint, StepCheckpoint) else (checkpoint.failure.key, (checkpoint.failure.attempt,))
     return *checkpoint.hold, checkpoint.generation, key.path_text, key.name, key.number, *attempt
 
 
+def _answered(checkpoint: Checkpoint) -> tuple[Any, ...]:
+    """Return what the statement that keeps a checkpoint returns first; of a record its `seq`, because shorter rows are cheaper to send."""
+    return (*checkpoint.hold, checkpoint.record.seq) if isinstance(checkpoint, StepCheckpoint) else _identity(checkpoint)
+
+
 def _refused(rows: Rows, sent: Sequence[Checkpoint]) -> list[Checkpoint]:
     if rows.count == len(sent):  # almost always, and then the rows need not be read
         return []
-    identities = [_identity(checkpoint) for checkpoint in sent]
+    identities = [_answered(checkpoint) for checkpoint in sent]
     kept = {row[: len(identities[0])] for row in rows.all()}  # a statement may return more than what identifies the row
     return [checkpoint for checkpoint, identity in zip(sent, identities, strict=True) if identity not in kept]
 
@@ -103,24 +109,27 @@ def _change(tx: Transaction, changes: Sequence[RunCheckpoint], now: datetime | N
 
 
 def step_columns(checkpoint: StepCheckpoint) -> dict[str, Any]:
-    record = checkpoint.record
-    return {
-        "run": checkpoint.hold.run_id,
-        "token": checkpoint.hold.token,
-        "generation": checkpoint.generation,
-        "path": record.key.path_text,
-        "name": record.key.name,
-        "number": record.key.number,
-        "seq": record.seq,
-        "kind": record.kind,
-        "outcome": record.outcome,
-        "digest": record.digest,
-        "attempts": record.attempts,
-        "started_at": record.started_at,
-        "finished_at": record.finished_at,
-        "result": record.result,
-        "error": failure_to_json(record.error),
-    }
+    """Return a record as the statement takes it, which knows what most of them have in common: that is left out."""
+    (run_id, token), record = checkpoint.hold, checkpoint.record
+    path, name, number = record.key
+    columns: dict[str, Any] = {"run": run_id, "token": token, "name": name, "seq": record.seq, "finished_at": record.finished_at, "result": record.result}
+    if record.started_at is not None:
+        columns["started_at"] = record.started_at
+    if record.digest:
+        columns["digest"] = record.digest
+    if number:
+        columns["number"] = number
+    if path:
+        columns["path"] = record.key.path_text
+    if checkpoint.generation:
+        columns["generation"] = checkpoint.generation
+    if record.attempts != 1:
+        columns["attempts"] = record.attempts
+    if record.kind is not _STEP:
+        columns["kind"] = record.kind
+    if record.outcome is not _RESULT:
+        columns |= {"outcome": record.outcome, "error": failure_to_json(record.error)}
+    return columns
 
 
 def _failure_columns(checkpoint: FailureCheckpoint) -> dict[str, Any]:

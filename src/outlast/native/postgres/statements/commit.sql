@@ -3,17 +3,17 @@
 -- primary key: it cannot know how many runs are running, and would rather walk all of run_worker.
 
 -- Keep records, each only under the current token; what it returns was kept. A record of the same key is an error (the
--- step's primary key), never passed over.
+-- step's primary key), never passed over. A column that is left out has what most records have in it.
 -- name: insert_records
 INSERT INTO outlast.step (run, generation, path, name, number, seq, kind, outcome, digest, attempts, token, started_at, finished_at, result, error)
-SELECT b.run, b.generation, b.path, b.name, b.number, b.seq, b.kind, b.outcome, b.digest, b.attempts, b.token, b.started_at, b.finished_at,
-    b.result::json, b.error::json
+SELECT b.run, coalesce(b.generation, 0), coalesce(b.path, ''), b.name, coalesce(b.number, 0), b.seq, coalesce(b.kind, 'step'), coalesce(b.outcome, 'result'),
+    coalesce(b.digest, ''), coalesce(b.attempts, 1), b.token, b.started_at, b.finished_at, b.result::json, b.error::json
 FROM json_to_recordset(%(batch)s::json) AS b(
     run uuid, token bigint, generation bigint, path text, name text, number bigint, seq bigint, kind text, outcome text,
     digest text, attempts bigint, started_at timestamptz, finished_at timestamptz, result text, error text)
-CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
-WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
-RETURNING run, outlast.step.token, outlast.step.generation, path, name, number
+CROSS JOIN LATERAL (SELECT token, generation, status FROM outlast.run WHERE id = b.run OFFSET 0) AS r
+WHERE r.token = b.token AND r.generation = coalesce(b.generation, 0) AND r.status = 'running'
+RETURNING run, outlast.step.token, seq
 
 -- What was open of calls whose records were just kept: their waits, and what steps reported. By primary keys; only
 -- where this transaction has kept the record. Apart from the records, because most calls have neither: to look cost 9 of 28 us a record.
