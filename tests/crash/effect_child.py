@@ -14,6 +14,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -159,28 +161,44 @@ def label_of(event: Event) -> str:
     return f"{event.name}:{event.facts['call']}" if event.name in ("before_store", "after_store") else event.name
 
 
-def listener(kill: str):
-    """Return a listener that says what happens, and kills this process the N-th time that it passes `LABEL:N`."""
-    point, _, number = kill.rpartition(":")
-    passes: Counter[str] = Counter()
+class Listener:
+    """Says what happens, and kills or freezes this process the N-th time that it passes `LABEL:N`."""
 
-    def heard(event: Event) -> None:
+    def __init__(self, kill: str, freeze: str) -> None:
+        self._kill = kill
+        self._freeze = freeze
+        self._passes: Counter[str] = Counter()
+        self._open_calls = 0
+        self._changing = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
         label = label_of(event)
-        passes[label] += 1
-        if label == point and passes[label] == int(number):
+        with self._changing:
+            self._passes[label] += 1
+            point = f"{label}:{self._passes[label]}"
+            self._open_calls += {"before_store": 1, "after_store": -1}.get(event.name, 0)
+        if point == self._kill:
             os.kill(os.getpid(), signal.SIGKILL)
         if event.name in SAID:
             label += f" {json.dumps({key: str(value) for key, value in event.facts.items()})}"
-        elif event.name not in ("before_store", "after_store"):
-            return
-        os.write(1, label.encode() + b"\n")
+        if event.name in (*SAID, "before_store", "after_store"):
+            os.write(1, label.encode() + b"\n")
+        if point == self._freeze:
+            self._wait_for_others()
+            os.write(1, b"frozen\n")
+            os.kill(os.getpid(), signal.SIGSTOP)
 
-    return heard
+    def _wait_for_others(self) -> None:
+        """A process that stands still inside a write blocks a SQLite file for everybody."""
+        for _ in range(2000):
+            if self._open_calls <= 1:
+                return
+            time.sleep(0.001)
 
 
 async def execute(options: argparse.Namespace) -> None:
     async with connect(options.url, tasks=(buy,), lease=options.lease) as engine:
-        engine.events.subscribe(listener(options.kill))
+        engine.events.subscribe(Listener(options.kill, options.freeze))
         await engine.run(concurrency=options.concurrency, stop_timeout=10)
 
 
@@ -188,6 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--kill", default="")
+    parser.add_argument("--freeze", default="")
     parser.add_argument("--lease", default="15s", help="long enough for a death to be proven before it is over")
     parser.add_argument("--concurrency", type=int, default=10)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)

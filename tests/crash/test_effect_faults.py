@@ -30,9 +30,10 @@ def believable(attempt: dict) -> float:
 
 
 # --- what is believed, and when --------------------------------------------------------------------------------------------
-def test_an_order_that_was_done_and_not_answered_is_found_and_not_repeated(world):
-    """The provider acts and closes the connection: the reconciler finds it done at once, and there is one attempt."""
-    world.provider.say("bread", "drop")
+@pytest.mark.parametrize("word", ["drop", "mistype"])
+def test_an_order_that_was_done_and_not_answered_is_found_and_not_repeated(world, word):
+    """The provider acts, and closes the connection or answers nonsense: the reconciler finds it done at once, and there is one attempt."""
+    world.provider.say("bread", word)
     (run,) = world.accept(Job(BREAD, timeout="60s"))
     world.worker()
     world.wait_for_status(run, "succeeded")
@@ -41,9 +42,10 @@ def test_an_order_that_was_done_and_not_answered_is_found_and_not_repeated(world
     world.check(executed=1)
 
 
-def test_not_done_is_not_believed_before_time_out_and_settle(world):
+@pytest.mark.parametrize("word", ["lose", "fail"])
+def test_not_done_is_not_believed_before_time_out_and_settle(world, word):
     """While the worker lives, an order that nobody knows of is sent again only after the first attempt's time-out and settle."""
-    world.provider.say("bread", "lose")
+    world.provider.say("bread", word)
     (run,) = world.accept(Job(BREAD, timeout="3s", settle="1s"))
     world.worker()
     world.wait_for_status(run, "succeeded")
@@ -169,6 +171,21 @@ def test_a_frozen_worker_that_comes_back_records_nothing(world):
         name: done[name] for name in ("status", "result", "token", "changed_at")
     }
     assert now["token"] == 2, "the second claim has recorded it"
+    world.check(executed=1)
+
+
+def test_a_frozen_worker_that_comes_back_begins_nothing(world):
+    """A worker is frozen before it begins an attempt; the next claim of the run dies there too; the first one then begins nothing for its old claim."""
+    (run,) = world.accept(Job(BREAD, timeout="4s", settle="0.5s"))
+    zombie = world.worker("--lease", "2s", "--freeze", "before_store:take_effect:1")
+    zombie.wait_for("frozen")
+    victim = world.worker("--kill", "before_store:take_effect:1")
+    assert victim.wait() == -signal.SIGKILL
+    zombie.signal(signal.SIGCONT)
+    zombie.wait_for("lease_lost")
+    world.wait_for_status(run, "succeeded")
+    (attempt,) = world.operation()["attempts"]
+    assert attempt["run_token"] == 3, "the frozen worker's claim was the first, its victim's the second"
     world.check(executed=1)
 
 

@@ -20,18 +20,44 @@ from .store_model_bodies import TOPICS
 from .store_model_machine import RunRules, seeds
 from .store_model_mail import ModelMail
 
-
 LIFE = 60
 PARAMETERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("wake_due", "end_overdue", "recover", "delete_expired"), ()),
-    **{"claim": ("seed", "limit"), "probe": ("seed", "limit", "is_by_age"), "look_and_park": ("seed", "is_at_once"), "prune": ("older_than",)},
-    **{"deliver_all": ("limit",), "deliver_a_page": ("limit",), "lose_a_worker": ("seed", "end", "beat")},
+    "claim": ("seed", "limit"),
+    "probe": ("seed", "limit", "is_by_age"),
+    "look_and_park": ("seed", "is_at_once"),
+    "prune": ("older_than",),
+    "deliver_all": ("limit",),
+    "deliver_a_page": ("limit",),
+    "lose_a_worker": ("seed", "end", "beat"),
 }
 """What a rule is given, where it is not a seed alone."""
 OFTEN = {
-    **{"time_passes": 12, "wake_due": 5, "end_overdue": 4, "record_run": 5, "renew": 2, "lose_a_worker": 5, "recover": 1, "poison": 2, "claim": 12},
-    **{"probe": 2, "record_steps": 6, "end": 8, "send": 9, "deliver_all": 4, "deliver_a_page": 3, "delete_expired": 2, "count_waiting": 1},
-    **{"look_and_park": 12, "park": 6, "conclude": 10, "answer": 6, "cancel": 5, "begin_again": 6, "discard": 2, "prune": 1},
+    "time_passes": 12,
+    "wake_due": 5,
+    "end_overdue": 4,
+    "record_run": 5,
+    "renew": 2,
+    "lose_a_worker": 5,
+    "recover": 1,
+    "poison": 2,
+    "claim": 12,
+    "probe": 2,
+    "record_steps": 6,
+    "end": 8,
+    "send": 9,
+    "deliver_all": 4,
+    "deliver_a_page": 3,
+    "delete_expired": 2,
+    "count_waiting": 1,
+    "look_and_park": 12,
+    "park": 6,
+    "conclude": 10,
+    "answer": 6,
+    "cancel": 5,
+    "begin_again": 6,
+    "discard": 2,
+    "prune": 1,
 }
 """How often each rule comes up before hypothesis chooses: left to itself it does the rare thing as often as what makes it possible."""
 

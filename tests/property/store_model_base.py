@@ -101,7 +101,7 @@ class ModelledStores:
         expected = self.model.rows()
         for side in self.pair.sides:
             read, numbers = rows_of(side), self._numbers[id(side)]
-            numbers.learn(read, self.model.signals)
+            assert numbers.learn(read, self.model.signals), self._told("S15: the order of the signals is not that of the sends")
             rows = in_model_numbers(read, numbers)
             assert rows == expected, self._told(f"{'SQLite' if side.is_sqlite else 'PostgreSQL'} and the model differ:\n{_difference(rows, expected)}")
         now = Change(change.call, change.before, expected, change.now, change.group, change.refused)

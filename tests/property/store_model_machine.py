@@ -1,13 +1,13 @@
 """ModelMachine: any order of what callers, workers, operators and time do to a store, made on both databases and on the model."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from msgspec.structs import replace
 
 from outlast.native.store import Hold, NewWorker
 from outlast.native.transitions import recovery_of
@@ -251,7 +251,8 @@ class RunRules(RuleBasedStateMachine):
         worker, hold = self.some_hold()
         others = [one for holder, one in self.holds if holder == worker and one.run_id != hold.run_id]
         chosen = {one.run_id: one for one in [*random.sample(others, min(2, len(others))), hold]}
-        group = [one for each in chosen.values() for one in self.bodies.step(each, self.now)]
+        # By run: of what two runs send in one commit neither comes before the other.
+        group = [one for each in sorted(chosen.values()) for one in self.bodies.step(each, self.now)]
         self.stores.commit(worker, group)
 
     @precondition(lambda self: self.holds)

@@ -1,7 +1,7 @@
 """Rows of a database as the model has them: read by plain SQL, with lanes by their names and signals by their place in the order.
 
 Each database gives numbers of its own to signals; only their order is a promise. `Numbers` knows which number of a database is which
-of the model, and holds that a later one is never smaller.
+of the model, and whether a later one is ever smaller.
 """
 
 import json
@@ -41,14 +41,14 @@ class Numbers:
         self._here: dict[int, int] = {0: 0}
         self._there: dict[int, int] = {0: 0}
 
-    def learn(self, rows: State, signals: dict[str, ModelSignal]) -> None:
-        """Take note of the numbers that signals have got, and that later ones of the model are greater."""
+    def learn(self, rows: State, signals: dict[str, ModelSignal]) -> bool:
+        """Take note of the numbers that signals have got, and return whether those of later ones are greater."""
         for (signal_id,), row in rows["signal"].items():
             number, known = row["number"], signals.get(signal_id)
             if number is not None and number not in self._there and known is not None and known.number is not None:
                 self._here[known.number], self._there[number] = number, known.number
         given = [self._here[number] for number in sorted(self._here)]
-        assert given == sorted(set(given)), f"S15: the order of the signals is not that of the sends: {given}"
+        return given == sorted(set(given))
 
     def here(self, number: int) -> int:
         """Return the database's number for one of the model."""
