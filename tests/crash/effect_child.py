@@ -162,13 +162,16 @@ def label_of(event: Event) -> str:
 
 
 class Listener:
-    """Says what happens, and kills or freezes this process the N-th time that it passes `LABEL:N`."""
+    """Says what happens, and at the N-th pass of `LABEL:N` kills this process, or lets all its calls to the database stand still.
 
-    def __init__(self, kill: str, freeze: str) -> None:
+    Standing still is before a transaction begins, so that a silent process blocks nobody, until a file `go` is there.
+    """
+
+    def __init__(self, kill: str, silence: str) -> None:
         self._kill = kill
-        self._freeze = freeze
+        self._silence = silence
         self._passes: Counter[str] = Counter()
-        self._open_calls = 0
+        self._is_silent = False
         self._changing = threading.Lock()
 
     def __call__(self, event: Event) -> None:
@@ -176,29 +179,23 @@ class Listener:
         with self._changing:
             self._passes[label] += 1
             point = f"{label}:{self._passes[label]}"
-            self._open_calls += {"before_store": 1, "after_store": -1}.get(event.name, 0)
         if point == self._kill:
             os.kill(os.getpid(), signal.SIGKILL)
         if event.name in SAID:
             label += f" {json.dumps({key: str(value) for key, value in event.facts.items()})}"
         if event.name in (*SAID, "before_store", "after_store"):
             os.write(1, label.encode() + b"\n")
-        if point == self._freeze:
-            self._wait_for_others()
-            os.write(1, b"frozen\n")
-            os.kill(os.getpid(), signal.SIGSTOP)
-
-    def _wait_for_others(self) -> None:
-        """A process that stands still inside a write blocks a SQLite file for everybody."""
-        for _ in range(2000):
-            if self._open_calls <= 1:
-                return
-            time.sleep(0.001)
+        if point == self._silence:
+            self._is_silent = True
+            os.write(1, b"silent\n")
+        if event.name == "before_store" and self._is_silent:
+            while not (FOLDER / "go").exists():
+                time.sleep(0.01)
 
 
 async def execute(options: argparse.Namespace) -> None:
     async with connect(options.url, tasks=(buy,), lease=options.lease) as engine:
-        engine.events.subscribe(Listener(options.kill, options.freeze))
+        engine.events.subscribe(Listener(options.kill, options.silence))
         await engine.run(concurrency=options.concurrency, stop_timeout=10)
 
 
@@ -206,7 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--kill", default="")
-    parser.add_argument("--freeze", default="")
+    parser.add_argument("--silence", default="")
     parser.add_argument("--lease", default="15s", help="long enough for a death to be proven before it is over")
     parser.add_argument("--concurrency", type=int, default=10)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)

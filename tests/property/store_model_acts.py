@@ -1,12 +1,11 @@
-"""ModelMachine: the rest of what happens to a store: signals and waits, questions to people, and what callers and operators do."""
+"""ActRules: the rest of what happens to a store: signals and waits, questions to people, and what callers and operators do."""
 
 from dataclasses import replace
 from datetime import timedelta
-from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from outlast.decision import DecisionState
 from outlast.decisions.store import NewAnswer, NewDecision
@@ -20,83 +19,14 @@ from .store_model_bodies import TOPICS
 from .store_model_machine import RunRules, seeds
 from .store_model_mail import ModelMail
 
-LIFE = 60
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("wake_due", "end_overdue", "recover", "delete_expired"), ()),
-    "claim": ("seed", "limit"),
-    "probe": ("seed", "limit", "is_by_age"),
-    "look_and_park": ("seed", "is_at_once"),
-    "prune": ("older_than",),
-    "deliver_all": ("limit",),
-    "deliver_a_page": ("limit",),
-    "lose_a_worker": ("seed", "end", "beat"),
-}
-"""What a rule is given, where it is not a seed alone."""
-OFTEN = {
-    "time_passes": 12,
-    "wake_due": 5,
-    "end_overdue": 4,
-    "record_run": 5,
-    "renew": 2,
-    "lose_a_worker": 5,
-    "recover": 1,
-    "poison": 2,
-    "claim": 12,
-    "probe": 2,
-    "record_steps": 6,
-    "end": 8,
-    "send": 9,
-    "deliver_all": 4,
-    "deliver_a_page": 3,
-    "delete_expired": 2,
-    "count_waiting": 1,
-    "look_and_park": 12,
-    "park": 6,
-    "conclude": 10,
-    "answer": 6,
-    "cancel": 5,
-    "begin_again": 6,
-    "discard": 2,
-    "prune": 1,
-}
-"""How often each rule comes up before hypothesis chooses: left to itself it does the rare thing as often as what makes it possible."""
 
-
-class ModelMachine(RunRules):
-    """All rules."""
+class ActRules(RunRules):
+    """What is waited for by name, and what callers and operators do."""
 
     def __init__(self) -> None:
         super().__init__()
         self.looks: list[tuple[int, Hold, tuple[Wait, ...]]] = []
         """What bodies have looked at before they park, however long ago."""
-
-    @initialize(seed=seeds)
-    def live(self, seed: int) -> None:
-        """A stretch of ordinary life, from one seed."""
-        random = Random(seed)
-        self.bodies.random = Random(seed)
-        self.begin()
-        for name in random.choices(list(OFTEN), list(OFTEN.values()), k=LIFE):
-            self.do(name, random)
-
-    def do(self, name: str, random: Random) -> None:
-        if {
-            "record_steps": self.holds,
-            "end": self.holds,
-            "look_and_park": self.holds,
-            "conclude": self.holds,
-            "park": self.looks,
-            "answer": self.model.decisions,
-        }.get(name, True):
-            drawn: dict[str, list[Any]] = {
-                "limit": [EVERYTHING] if name == "claim" else [1, 2],
-                "is_by_age": [True, False],
-                "is_at_once": [True, False],
-                "older_than": [7.0, 40.0],
-            }
-            drawn |= {"end": ["stopped", "dead", "dead", "silent", "silent"], "beat": [None, None, 1], "lease": [1.0, 30.0], "seed": [random.getrandbits(32)]}
-            rule = getattr(self, name)
-            rule(**{each: random.choice(drawn[each]) for each in PARAMETERS.get(name, ("seed",))})
 
     # --- signals -------------------------------------------------------------------------------------------------------------
     @rule(seed=seeds)
@@ -105,14 +35,17 @@ class ModelMachine(RunRules):
         new = self.bodies.new_signal()
         if self.model.signals and self.bodies.some(0.05):  # the sender's own call, tried again
             new = replace(new, id=self.bodies.random.choice(list(self.model.signals)))
+        self.send_this(new)
+        if self.bodies.some(0.5):
+            self.deliver_all(EVERYTHING)
+
+    def send_this(self, new: NewSignal) -> None:
         owner = self.model.owner_of_key(new)
         was_expired = owner is not None and self.model.signals[owner].is_expired(self.now)
         sent = self._send(new)
         self.stores.note("signal with a key that is taken", not sent.created)
         self.stores.note("signal key conflict", not sent.created and sent.payload_digest != new.payload_digest)
         self.stores.note("signal with a key that is free again", was_expired and sent.created)
-        if self.bodies.some(0.5):
-            self.deliver_all(EVERYTHING)
 
     def _send(self, new: NewSignal) -> Any:
         return self.stores.write("send", f"{new}", lambda side, tx: side.store.append_signal(tx, new, self.now), lambda: self.model.append(new, self.now))
@@ -292,7 +225,10 @@ class ModelMachine(RunRules):
     @rule(seed=seeds)
     def cancel(self, seed: int) -> None:
         self.draw(seed)
-        run_id, found = self.some_run(), None
+        self.cancel_this(self.some_run())
+
+    def cancel_this(self, run_id: str) -> None:
+        found = None
         if run_id in self.model.runs:
             run = self.model.runs[run_id]
             found = f"cancel of {run.status}{', which never ran' if run.token == 0 else ''}"
@@ -311,7 +247,9 @@ class ModelMachine(RunRules):
     def begin_again(self, seed: int) -> None:
         """An operator retries a run, or gives the result that its failed step did not have."""
         self.draw(seed)
-        run_id = self.some_run()
+        self.begin_this_again(self.some_run())
+
+    def begin_this_again(self, run_id: str) -> None:
         if run_id in self.model.runs and self.bodies.some(0.4):
             resume = self.stores.write(
                 "resume",
@@ -331,7 +269,9 @@ class ModelMachine(RunRules):
     @rule(seed=seeds)
     def discard(self, seed: int) -> None:
         self.draw(seed)
-        run_id = self.some_run()
+        self.discard_this(self.some_run())
+
+    def discard_this(self, run_id: str) -> None:
         found = self.stores.write(
             "discard",
             run_id,

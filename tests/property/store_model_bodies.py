@@ -4,6 +4,7 @@ A body is deterministic, as at a replay: which call comes next follows from the 
 branch 2 asks a person, and the body's own calls are steps.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -90,7 +91,7 @@ class Bodies:
             failure = FailedAttempt(key, max(attempts, default=0) + 1, TRIES, now, now, self.after(now, None, 1.0))
             return [FailureCheckpoint(hold, 0, failure)]
         if self.some(0.3):
-            return [self.record(hold, key, RecordKind.SIGNAL, now, "null", sent=self.new_signal())]
+            return [self.record(hold, key, RecordKind.SIGNAL, now, "null", sent=replace(self.new_signal(), idempotency_key=None))]
         return [self.record(hold, key, RecordKind.STEP, now, self.random.choice(["0", '"x"', None]))]
 
     def waiting(self, run_id: str, branch: int) -> tuple[StepKey, RecordKind, str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from msgspec.structs import replace
 
-from outlast.native.store import Hold, NewWorker
+from outlast.native.store import Hold, NewRun, NewWorker
 from outlast.native.transitions import recovery_of
 from outlast.run import RunStatus
 
@@ -52,8 +52,9 @@ class RunRules(RuleBasedStateMachine):
         return self.bodies.random.choice([run for run in runs if run.status == status]).id
 
     def some_hold(self) -> tuple[int, Hold]:
-        """Return a claim, mostly one that is current and was not canceled, else any that there ever was."""
-        current = [one for one in self.holds if self.model.is_current(one[1])] if not self.bodies.some(0.1) else []
+        """Return a claim, mostly one that is current, of a worker that is alive; else any that there ever was."""
+        alive = {name for name, one in self.model.workers.items() if one.is_alive}
+        current = [one for one in self.holds if one[0] in alive and self.model.is_current(one[1])] if not self.bodies.some(0.1) else []
         return self.bodies.random.choice(current or self.holds)
 
     def begin(self) -> None:
@@ -111,6 +112,9 @@ class RunRules(RuleBasedStateMachine):
         if known and self.bodies.some(0.1):  # the caller's own call, tried again
             new = replace(new, id=known[0].id, idempotency_key=known[0].idempotency_key, input_digest=known[0].input_digest)
 
+        self.record_this_run(lane, new)
+
+    def record_this_run(self, lane: int, new: NewRun) -> None:
         def record(side: Any, tx: Any) -> Any:
             answer = side.store.record_runs(tx, [replace(new, lane=side.lanes[LANES[lane]])], self.now)
             return lambda: answer()[0]
@@ -190,11 +194,15 @@ class RunRules(RuleBasedStateMachine):
     @rule(seed=seeds)
     def poison(self, seed: int) -> None:
         """A run takes its workers down, one after the other, with nothing recorded between; some other call may come between."""
-        random = self.draw(seed)
+        self.draw(seed)
+        if self.bodies.some(0.4):
+            self.poison_some()
+
+    def poison_some(self) -> None:
         runs = [run for run in self.model.runs.values() if run.status in (RunStatus.PENDING, RunStatus.WAITING) and run.due_at is not None]
-        if not runs or self.bodies.some(0.6):
+        if not runs:
             return
-        run = random.choice(runs)
+        run = self.bodies.random.choice(runs)
         for _ in range(5):
             if run.due_at is None or run.status not in (RunStatus.PENDING, RunStatus.WAITING):
                 return

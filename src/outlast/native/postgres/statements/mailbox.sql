@@ -210,7 +210,7 @@ batch AS MATERIALIZED (
     )
 )
 UPDATE outlast.run r SET status = 'pending', due_at = clock.now FROM clock, batch b
-WHERE r.id = b.id AND r.token = b.token AND r.status = 'waiting'
+WHERE r.id = b.id AND r.token = b.token AND r.status = 'waiting' AND r.xmin = pg_current_xact_id()::xid
 
 -- Forget signals that were for a run, once the call that waited for them has its record, which this transaction has just kept:
 -- before close_calls takes the wait away. By primary keys, then signal_topic.
