@@ -43,8 +43,10 @@ class StoreModel(RunModel):
             self._revive(run, "retry", reason, now)
         return found
 
-    def resume(self, run_id: str, result: str, reason: str, now: datetime) -> bool:
-        run = self.runs[run_id]
+    def resume(self, run_id: str, result: str, reason: str, now: datetime) -> bool | None:
+        run = self.runs.get(run_id)
+        if run is None:
+            return None
         call = run.failed_call if run.status is FAILED else None
         step = None if call is None else self.steps.get(call)
         if call is None or step is None or step.outcome is not Outcome.ERROR:

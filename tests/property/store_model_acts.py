@@ -247,19 +247,20 @@ class ActRules(RunRules):
     def begin_again(self, seed: int) -> None:
         """An operator retries a run, or gives the result that its failed step did not have."""
         self.draw(seed)
-        self.begin_this_again(self.some_run())
+        run_id = self.some_run()
+        if self.bodies.some(0.4):
+            self.resume_this(run_id)
+        else:
+            self.retry_this(run_id)
 
-    def begin_this_again(self, run_id: str) -> None:
-        if run_id in self.model.runs and self.bodies.some(0.4):
-            resume = self.stores.write(
-                "resume",
-                run_id,
-                lambda side, tx: side.store.resume_run(tx, run_id, "7", "ann", "by hand", self.now).key is not None,
-                lambda: self.model.resume(run_id, "7", "by hand", self.now),
-            )
-            self.stores.note("resume", resume)
-            return
+    def resume_this(self, run_id: str) -> None:
+        def resume(side: Any, tx: Any) -> Any:
+            answer = side.store.resume_run(tx, run_id, "7", "ann", "by hand", self.now)
+            return answer and answer.key is not None
 
+        self.stores.note("resume", self.stores.write("resume", run_id, resume, lambda: self.model.resume(run_id, "7", "by hand", self.now)))
+
+    def retry_this(self, run_id: str) -> None:
         def retry(side: Any, tx: Any) -> Any:
             answer = side.store.retry_run(tx, run_id, "ann", "again", self.now)
             return answer and answer[0]

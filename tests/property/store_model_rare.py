@@ -138,24 +138,29 @@ class ModelMachine(ActRules):
         """Something is done to a run in each state that there is, and to one that is not there."""
         chosen = {run.status: run.id for run in self.bodies.random.sample(list(self.model.runs.values()), len(self.model.runs))}
         for run_id in [*chosen.values(), self.bodies.next_id()]:
-            self.bodies.random.choice([self.cancel_this, self.cancel_this, self.begin_this_again, self.discard_this])(run_id)
+            self.bodies.random.choice([self.cancel_this, self.retry_this, self.resume_this, self.discard_this])(run_id)
 
     def _dead(self) -> None:
         """Three strikes, and what a person does then."""
         self.poison_some()
         for run in [run for run in self.model.runs.values() if run.status is RunStatus.DEAD][:1]:
-            self.bodies.random.choice([self.begin_this_again, self.discard_this, self.cancel_this])(run.id)
+            self._act_on(run.id)
 
-    def _failed(self) -> None:
-        """A step fails a run, and what a person does then."""
+    def _ended(self) -> None:
+        """A step fails a run, or it succeeds all the same, and what a person does then."""
         self.claim_some(EVERYTHING)
         worker, hold = self.some_hold()
-        key = self.bodies.next_key(hold.run_id, (), "work")
+        key, run_key = self.bodies.next_key(hold.run_id, (), "work"), self.model.runs[hold.run_id].idempotency_key
         failing = self.bodies.record(hold, key, RecordKind.STEP, self.now, None, TRIES)
-        run = self.model.runs[hold.run_id]
-        end = RunCheckpoint(hold, 0, RunStatus.FAILED, error=Failure("a.Error", ""), failed_key=key, idempotency_key=run.idempotency_key)
-        self.stores.commit(worker, [failing, end])
-        self.bodies.random.choice([self.begin_this_again, self.begin_this_again, self.discard_this, self.cancel_this])(hold.run_id)
+        failed = RunCheckpoint(hold, 0, RunStatus.FAILED, error=Failure("a.Error", ""), failed_key=key, idempotency_key=run_key)
+        succeeded = RunCheckpoint(hold, 0, RunStatus.SUCCEEDED, output="1", idempotency_key=run_key)
+        self.stores.commit(worker, [failing, self.bodies.random.choice([failed, failed, succeeded])])
+        self._act_on(hold.run_id)
+
+    def _act_on(self, run_id: str) -> None:
+        """To cancel what is over changes nothing."""
+        self.cancel_this(run_id)
+        self.bodies.random.choice([self.retry_this, self.resume_this, self.discard_this])(run_id)
 
     def _time_out(self) -> None:
         """A run parks for a second, and goes on when that is over, unless it was signaled."""

@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from .store_model_rare import ModelMachine
 from .store_pair import StorePair
 
-EXAMPLES = int(os.environ.get("OUTLAST_MODEL_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("OUTLAST_MODEL_EXAMPLES", "40"))
 # A sequence is told as it was: to make it shorter could take longer than a test may.
 SETTINGS = settings(max_examples=EXAMPLES, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.reuse, Phase.generate])
 HAPPENED = {

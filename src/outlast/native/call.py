@@ -69,6 +69,8 @@ class Call(msgspec.Struct, eq=False):
     """What it waits for by name."""
     after: int = 0
     """The newest signal on it that was seen."""
+    met: str | None = None
+    """What a wait was given, as JSON text, from when its record joined a flush."""
     seq: int | None = None
     """The place of the record of a transaction or an effect, once it is about to write it."""
     transacting: Any = None

@@ -108,7 +108,7 @@ class Concluding(ABC):
     def wait_met(self, call: Call, result: str, started_at: datetime, heard: tuple[str, int] | None) -> None:
         """A wait has what it waited for, or its time is over."""
         if self._is_awaited(call):
-            call.state = CallState.PERFORMING
+            call.state, call.met = CallState.PERFORMING, result
             self._keep(call, Outcome.RESULT, result=result, started_at=started_at, heard=heard)
 
     def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:

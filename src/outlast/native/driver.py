@@ -50,6 +50,7 @@ from .replay import NOT_STARTED, Found, Replay
 from .replay_log import ReplayLog
 from .store import ClaimedRun
 from .transacting import ensure_fits
+from .unheard import Unheard
 from .waiting import Waits
 
 logger = logging.getLogger("outlast")
@@ -94,6 +95,7 @@ class NativeDriver(Concluding):
         self.checkpoints = checkpoints
         self._performer = performer
         self._waits = waits
+        self.unheard = Unheard()
         self.heard: dict[str, int] = {}
         """The number of the last signal that this execution was given, by topic."""
         self._loop = asyncio.get_running_loop()
@@ -142,12 +144,14 @@ class NativeDriver(Concluding):
 
     def wait_for(self, key: StepKey, awaited: Awaited) -> Handed:
         step = awaited.check if isinstance(awaited, Condition) else None
-        return self._ask(Call(key, _KINDS[type(awaited)], Handed(loop=self._loop), CallState.DEFERRED, step=step, awaited=awaited))
+        return self._ask(Call(key, _KINDS[type(awaited)], Handed(loop=self._loop), _DEFERRED, step=step, awaited=awaited, digest=awaited.digest))
 
     def give_up(self, key: StepKey) -> None:
         call = self._calls.pop(key, None)
         if call is None or not self._is_going_on:
             return
+        if call.kind is RecordKind.WAIT:
+            self.unheard.put(call, self._replay.find_ready(key))
         self._replay.withdraw(key)
         if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
             return
@@ -317,6 +321,7 @@ class NativeDriver(Concluding):
         """Give the body one record; what it does with it decides what comes next."""
         call = self._calls.pop(record.key)
         if call.future.done():  # the body's own task canceled it in this very turn, and withdraws in the next
+            self.unheard.put(call, record)
             self._settle()
             return
         self._now = max(self._now, record.finished_at)
@@ -327,6 +332,8 @@ class NativeDriver(Concluding):
             self._failed_keys[error.step] = record.key
             call.future.set_exception(error)
             return
+        if record.kind is RecordKind.WAIT:
+            self.unheard.heard(call, record)
         try:
             value = value_of(call, record)
         except PayloadError as problem:

@@ -167,6 +167,10 @@ class Replay:
         """True while a record has joined a flush and is not known to be durable."""
         return bool(self._in_flight)
 
+    def find_ready(self, key: StepKey) -> Record | None:
+        """Return the durable record of a call that was not handed over yet."""
+        return next((record for _, record in self._ready if record.key == key), None)
+
     def join_flush(self) -> int:
         """Return the `seq` of a record that joins a flush now."""
         seq = self._next_seq

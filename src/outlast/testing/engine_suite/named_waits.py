@@ -388,6 +388,32 @@ class FirstSuite(StageSuite):
         await worker.advance("3d")
         assert await stage.result(run) == 1
 
+    async def test_no_signal_is_lost_among_several_waits(self, stage: Stage) -> None:
+        """Signals that come for both waits in one moment are both got, one after the other, also when the body replays in between."""
+
+        @task
+        async def merge(ctx: Context, count: int) -> list[Any]:
+            got = []
+            for number in range(count):
+                _, signal = await ctx.first(ctx.wait_for("a"), ctx.wait_for("b"))
+                got.append(signal and signal.payload)
+                if number % 3 == 2:
+                    await ctx.sleep("1h")
+            return got
+
+        worker = await stage.worker(merge)
+        for number in range(6):
+            await worker.signal("a", f"a{number}")
+            await worker.signal("b", f"b{number}")
+        run = await worker.enqueue(merge, 12)
+        for _ in range(4):
+            await worker.settle()
+            await worker.advance("1h")
+        got = await stage.result(run)
+        assert sorted(got) == sorted(f"{topic}{number}" for topic in "ab" for number in range(6)), got
+        assert [one for one in got if one[0] == "a"] == [f"a{number}" for number in range(6)]
+        assert [one for one in got if one[0] == "b"] == [f"b{number}" for number in range(6)]
+
 
 class QuestionsSuite(StageSuite):
     """People are asked, and answer once."""
