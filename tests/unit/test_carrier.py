@@ -94,7 +94,7 @@ def test_attempts_that_wait_begin_together() -> None:
         carriers = Carriers(perform)
         for _ in range(2):
             for _ in range(50):
-                carriers.begin(Attempt(SimpleNamespace(is_stopped=False), None, lambda: None))
+                carriers.begin(Attempt(SimpleNamespace(is_stopped=False), None, lambda: None))  # type: ignore[arg-type]  # doubles
             await asyncio.sleep(0.03)
         counting.cancel()
 
@@ -145,7 +145,7 @@ def test_a_task_that_somebody_kept_carries_nothing_more() -> None:
         kept.append(asyncio.current_task())
 
     async def keep_weakly() -> None:
-        kept.append(weakref.ref(asyncio.current_task()))  # type: ignore[type-var]  # there is one
+        kept.append(weakref.ref(asyncio.current_task()))
 
     async def cancel_kept() -> str:
         for each in kept:

@@ -92,6 +92,7 @@ class Carrier(Coroutine[Any, Any, None]):
     def _carry(self) -> Any:
         """Begin attempts until one waits, and return what it waits for. Raises `StopIteration` when there are no more."""
         carriers, task = self._carriers, self.task
+        del self.task  # the two would keep each other alive, until the collector comes
         carriers.started()
         begun, perform = carriers.begun, carriers.perform
         references = getrefcount(task)
