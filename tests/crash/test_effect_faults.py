@@ -227,6 +227,7 @@ def test_a_cancel_in_the_middle_leaves_the_truth_in_the_ledger(world):
     world.worker()
     world.provider.wait_for("executed")
     world.cancel(run)
+    world.wait_until("the attempt is given up", lambda: world.operation()["status"] == "unknown" or world.status(run) == "canceled")
     world.provider.release("bread", "answer")
     world.wait_for_status(run, "canceled")
     world.wait_until("the truth is in the ledger", lambda: is_truth_known(world))

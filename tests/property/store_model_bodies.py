@@ -23,7 +23,7 @@ from .store_draws import LANES
 from .store_model import StoreModel
 from .store_model_state import call_of
 
-TOPICS = ("approved", "approved ", "Größe \U0001f422'")
+TOPICS = ("approved ", "Größe \U0001f422'")
 KEYS = ("k", "K")
 CANCELED = RunStatus.CANCELED
 TRIES = Failure("builtins.OSError", "no such place")

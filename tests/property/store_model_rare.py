@@ -104,19 +104,8 @@ class ModelMachine(ActRules):
     def rare(self, seed: int) -> None:
         """One of the things that need several calls in a row."""
         random = self.draw(seed)
-        random.choice(
-            [
-                self._same_key_twice,
-                self._dead,
-                self._failed,
-                self._time_out,
-                self._overdue,
-                self._silent,
-                self._recorded_twice,
-                self._every_state,
-                self._every_state,
-            ]
-        )()
+        several = (self._dead, self._ended, self._ended, self._every_state, self._heard_in_a_row, self._overdue, self._silent, self._time_out)
+        random.choice([*several, self._recorded_twice, self._same_key_twice])()
 
     def _same_key_twice(self) -> None:
         """A key that is taken, with another payload, and once more when its signal has expired in the same instant; the same for a run's."""
@@ -176,6 +165,16 @@ class ModelMachine(ActRules):
         alive = next(name for name, one in self.model.workers.items() if one.is_alive)
         self.claim_these(alive, [hold.run_id], 1)
         self._hear(*self.holds[-1], 0)
+
+    def _heard_in_a_row(self) -> None:
+        """A run hears one signal after the other, on a topic where it has heard before too."""
+        self.claim_some(EVERYTHING)
+        body = self.some_body()
+        for _ in range(4 if body is not None else 0):
+            worker, hold = body or self.holds[-1]
+            self._send(replace(self.bodies.new_signal(), topic=self.bodies.waiting(hold.run_id, 0)[2], idempotency_key=None))
+            self.deliver_all(EVERYTHING)
+            self._hear(worker, hold, 0)
 
     def _overdue(self) -> None:
         lane, new = self.bodies.new_run(self.now)

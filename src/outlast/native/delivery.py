@@ -6,12 +6,13 @@ is kept in memory but when the next timer comes due, which is only a hint.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from outlast.limits import FLAGS_POLL, IDLE_POLL, OVERDUE_EVERY, SIGNAL_BATCH, TIMER_BATCH
 
-from .calls import Calls
+from .calls import Backoff, Calls
 from .store import Look, Store
 
 _SOON = timedelta(milliseconds=1)
@@ -97,3 +98,9 @@ class Delivery:
         while page := await self._calls.write("end_overdue", lambda tx: self._store.end_overdue(tx, TIMER_BATCH, self._now())):
             count += page
         return count
+
+    async def end_all_overdue(self, lanes: tuple[int, ...]) -> None:
+        """Deal with them until none is left that a look sees: one that somebody else has locked at this moment is passed over by a pass."""
+        backoff = Backoff()
+        while (await self.look(lanes)).has_overdue:
+            await asyncio.sleep(backoff.next())

@@ -440,6 +440,6 @@ class NativeEngine:
         runtime.time.correct(self._settings.now() or self._settings.clock.now())
         if self._worker is not None:
             lanes = await self._worker.claimer.delivery.wake()
-            await self._worker.claimer.delivery.end_overdue()
+            await self._worker.claimer.delivery.end_all_overdue(self._worker.lanes)
             self._worker.time_moved()
             self._worker.nudge(lanes)

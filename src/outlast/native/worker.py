@@ -108,6 +108,11 @@ class Worker:
     def incarnation(self) -> Incarnation | None:
         return self._claimer.incarnation if self._claimer is not None else None
 
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """What it claims from."""
+        return tuple(self._lanes)
+
     def tick(self) -> None:
         """The loop moves: what the pulse looks at."""
         self._tick = self._runtime.monotonic()
