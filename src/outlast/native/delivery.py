@@ -102,5 +102,8 @@ class Delivery:
     async def end_all_overdue(self, lanes: tuple[int, ...]) -> None:
         """Deal with them until none is left that a look sees: one that somebody else has locked at this moment is passed over by a pass."""
         backoff = Backoff()
-        while (await self.look(lanes)).has_overdue:
+        while True:
+            look = await self.look(lanes)
+            if not look.has_overdue:
+                return
             await asyncio.sleep(backoff.next())
