@@ -11,7 +11,7 @@ import logging
 import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, overload
 
 from typing_extensions import TypeVar
@@ -33,7 +33,7 @@ R_co = TypeVar("R_co", covariant=True)
 class Attempt(Generic[S]):
     """One attempt of an effect, as `perform`, `reconcile` and `undo` see it. Safe to use from any thread of the effect."""
 
-    def __init__(self, step_attempt: StepAttempt[S], *, key: str, number: int, token: int) -> None:
+    def __init__(self, step_attempt: StepAttempt[S], *, key: str, number: int, token: int, started_at: datetime | None = None) -> None:
         self._step = step_attempt
         self.key = key
         """Of the operation, the same for every attempt: hand it to a provider that remembers idempotency keys."""
@@ -42,6 +42,9 @@ class Attempt(Generic[S]):
         self.token = token
         """From one sequence for the whole store, so that a later attempt has a greater one, whoever makes it: hand it to a
         provider that can refuse an older one."""
+
+        self.started_at = started_at
+        """When it began, by the database's clock; for a reconciler that of the attempt which is asked about."""
 
     @property
     def run_id(self) -> str:
@@ -92,7 +95,7 @@ class NotDone(OutlastError):  # noqa: N818 - named for what an effect says by ra
     """
 
     def __init__(self, cause: BaseException | str | None = None, *, revoked: bool = False) -> None:
-        super().__init__(str(cause) if cause is not None else None)
+        super().__init__(str(cause) if cause is not None else "it was not done")
         self.cause = cause
         self.revoked = revoked
         if isinstance(cause, BaseException):
@@ -125,12 +128,14 @@ class EffectOptions:
 class Effect(Generic[P, R]):
     """A function that was declared an effect. Outside of a task it is called with an `Attempt`, in tests for one."""
 
-    def __init__(self, perform: Step[..., Any], options: EffectOptions, reconciler: Step[..., Any] | None = None, undoer: Step[..., Any] | None = None) -> None:
+    def __init__(self, perform: Step[..., Any], options: EffectOptions) -> None:
+        self.base = self
+        """Where reconciler and undoer are declared: options for one call change nothing about them."""
         self.step = perform
         """`perform`, with its name, policy and time-out; the engine gives it the attempt first."""
         self.options = options
-        self.reconciler = reconciler
-        self.undoer = undoer
+        self._reconciler: Step[..., Any] | None = None
+        self._undoer: Step[..., Any] | None = None
         self.__name__ = perform.__name__
         self.__doc__ = perform.__doc__
         self.__module__ = perform.function.__module__
@@ -151,6 +156,16 @@ class Effect(Generic[P, R]):
         return self.step.options.timeout
 
     @property
+    def reconciler(self) -> Step[..., Any] | None:
+        """What finds out whether an attempt was done, if it was declared."""
+        return self.base._reconciler
+
+    @property
+    def undoer(self) -> Step[..., Any] | None:
+        """What takes it back, if that was declared."""
+        return self.base._undoer
+
+    @property
     def place(self) -> str:
         """`module:qualname`, by which a process that has imported it finds it."""
         return f"{self.__module__}:{self.__qualname__}"
@@ -163,7 +178,7 @@ class Effect(Generic[P, R]):
         It may see to it that the attempt cannot take effect any more, and clear up what is left of it.
         Asked after an attempt whose outcome nobody knows, on another worker too. It may be asked again and again.
         """
-        self.reconciler = _part_of(self, function, "reconcile", supplied=1)
+        self.base._reconciler = _part_of(self, function, "reconcile", supplied=1)
         return function
 
     def undo(self, function: Callable[Concatenate[Attempt[Any], R, P], Any]) -> Callable[Concatenate[Attempt[Any], R, P], Any]:
@@ -171,7 +186,7 @@ class Effect(Generic[P, R]):
 
         It may run again after a crash, so what is gone already must be no error. Run when a run rolls back.
         """
-        self.undoer = _part_of(self, function, "undo", supplied=2)
+        self.base._undoer = _part_of(self, function, "undo", supplied=2)
         return function
 
     def __call__(self, attempt: Attempt[Any], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -197,7 +212,8 @@ class Effect(Generic[P, R]):
         options = replace(self.options, settle=self.options.settle if settle is None else _checked_settle(settle), key=_checked_key(key) or self.options.key)
         perform = self.step.with_options(name=name, retry=retry, timeout=timeout, inserted=inserted)
         perform.supplied = 1
-        changed: Effect[P, R] = Effect(perform, options, self.reconciler, self.undoer)
+        changed: Effect[P, R] = Effect(perform, options)
+        changed.base = self.base
         changed.__qualname__ = self.__qualname__
         return changed
 
@@ -251,6 +267,8 @@ def effect(
     if not all(isinstance(error, type) and issubclass(error, BaseException) for error in errors):
         raise UsageError(f"not_done is {not_done!r}: write an exception class, or a tuple of them")
     options = EffectOptions(errors, _checked_settle(settle))
+    if timeout is None:
+        raise UsageError("timeout is None: every effect has one, because until then nobody believes that it was not done; write a long one, such as '1d'")
     declare_step = step(name=name, retry=retry, timeout=timeout)
 
     def declare(function: Callable[..., Any]) -> Effect[..., Any]:
@@ -278,7 +296,19 @@ class _Declare:
 def _part_of(whole: Effect[..., Any], function: Callable[..., Any], part: str, *, supplied: int) -> Step[..., Any]:
     if not callable(function):
         raise UsageError(f"@{whole.name}.{part} takes a function, not {function!r}")
+    wanted = _shape(whole.step.function, 1)
+    given = _shape(function, supplied)
+    if wanted != given:
+        raise UsageError(
+            f"{whole.name}.{part} takes {given or 'nothing'} after what the engine gives, and {whole.name} takes {wanted or 'nothing'}: make them the same"
+        )
     return Step(function, StepOptions(f"{whole.name}.{part}", whole.step.options.retry, whole.step.options.timeout), supplied)
+
+
+def _shape(function: Callable[..., Any], supplied: int) -> str:
+    """Return the parameters that a caller gives, by name and kind."""
+    parameters = list(inspect.signature(function).parameters.values())[supplied:]
+    return ", ".join(str(parameter.replace(annotation=parameter.empty, default=parameter.empty)) for parameter in parameters)
 
 
 def _check_first_parameter(function: Callable[..., Any], name: str) -> None:

@@ -49,14 +49,14 @@ class ModelledStores:
     def write(self, call: str, told: str, stores: Callable[[Side, Transaction], Any], model: Callable[[], Any]) -> Any:
         """Make a call in a writing transaction of each, and return the answer."""
         self.story.append(f"{call}: {told}")
-        answer = self._answered(self.pair.write(stores), model)
+        answer = self._answered(self.pair.write, stores, model)
         self._compare(Change(call, self._rows, {}, self.now))
         return answer
 
     def read(self, call: str, told: str, stores: Callable[[Side, Transaction], Any], model: Callable[[], Any]) -> Any:
         """Ask each, and return the answer."""
         self.story.append(f"{call}: {told}")
-        return self._answered(self.pair.read(stores), model)
+        return self._answered(self.pair.read, stores, model)
 
     def commit(self, worker_id: int, group: Sequence[Checkpoint], first: Callable[[Side, Transaction], Any] = lambda side, tx: None) -> list[Checkpoint] | None:
         """Commit a group after a fence and return what was refused, None where all of it was undone. `first` goes before it."""
@@ -70,7 +70,7 @@ class ModelledStores:
             refused = side.store.commit_checkpoints(tx, told, self.now)
             return lambda: sorted(told.index(one) for one in refused())
 
-        answer = self._answered(self.pair.write(commit), lambda: sorted(group.index(one) for one in self.model.commit(worker_id, group, self.now)))
+        answer = self._answered(self.pair.write, commit, lambda: sorted(group.index(one) for one in self.model.commit(worker_id, group, self.now)))
         is_undone = not isinstance(answer, list)
         refused = [] if is_undone else [group[place] for place in answer]
         self._compare(Change("commit", self._rows, {}, self.now, () if is_undone else tuple(group), tuple(refused)))
@@ -86,7 +86,11 @@ class ModelledStores:
     def model_number(self, side: Side, number: int) -> Any:
         return self._numbers[id(side)].model(number)
 
-    def _answered(self, answer: Any, model: Callable[[], Any]) -> Any:
+    def _answered(self, made: Callable[[Callable[[Side, Transaction], Any]], Any], stores: Callable[[Side, Transaction], Any], model: Callable[[], Any]) -> Any:
+        try:
+            answer = made(stores)
+        except AssertionError as error:
+            raise AssertionError(self._told(f"the databases answer differently\n{error}")) from error
         try:
             expected = model()
         except LostError:

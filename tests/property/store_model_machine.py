@@ -52,10 +52,12 @@ class RunRules(RuleBasedStateMachine):
         return self.bodies.random.choice([run for run in runs if run.status == status]).id
 
     def some_hold(self) -> tuple[int, Hold]:
-        """Return a claim, mostly one that is current, of a worker that is alive; else any that there ever was."""
+        """Return a claim, mostly one that is current, else one whose run somebody else holds by now, of a worker that is alive; or any that there was."""
         alive = {name for name, one in self.model.workers.items() if one.is_alive}
-        current = [one for one in self.holds if one[0] in alive and self.model.is_current(one[1])] if not self.bodies.some(0.1) else []
-        return self.bodies.random.choice(current or self.holds)
+        own = [one for one in self.holds if one[0] in alive and self.model.runs[one[1].run_id].status is RunStatus.RUNNING]
+        wants_current, wants_any = self.bodies.some(0.85), self.bodies.some(0.05)
+        chosen = [] if wants_any else [one for one in own if self.model.is_current(one[1]) == wants_current]
+        return self.bodies.random.choice(chosen or self.holds)
 
     def begin(self) -> None:
         """Without workers, runs and claims most calls say nothing."""

@@ -58,7 +58,7 @@ OFTEN = {
     "begin_again": 6,
     "discard": 2,
     "prune": 1,
-    "rare": 10,
+    "rare": 14,
 }
 """How often each rule comes up before hypothesis chooses: left to itself it does the rare thing as often as what makes it possible."""
 
@@ -136,14 +136,17 @@ class ModelMachine(ActRules):
             self._act_on(run.id)
 
     def _ended(self) -> None:
-        """A step fails a run, or it succeeds all the same, and what a person does then."""
+        """A step fails a run that has asked something, or it succeeds all the same, and what a person does then."""
         self.claim_some(EVERYTHING)
         worker, hold = self.some_hold()
         key, run_key = self.bodies.next_key(hold.run_id, (), "work"), self.model.runs[hold.run_id].idempotency_key
         failing = self.bodies.record(hold, key, RecordKind.STEP, self.now, None, TRIES)
         failed = RunCheckpoint(hold, 0, RunStatus.FAILED, error=Failure("a.Error", ""), failed_key=key, idempotency_key=run_key)
         succeeded = RunCheckpoint(hold, 0, RunStatus.SUCCEEDED, output="1", idempotency_key=run_key)
+        self._ask(hold, 2)
         self.stores.commit(worker, [failing, self.bodies.random.choice([failed, failed, succeeded])])
+        if self.bodies.some(0.3):  # a second end of the same claim
+            self.stores.commit(worker, [failed])
         self._act_on(hold.run_id)
 
     def _act_on(self, run_id: str) -> None:
@@ -177,8 +180,16 @@ class ModelMachine(ActRules):
             self._hear(worker, hold, 0)
 
     def _overdue(self) -> None:
+        """A run reaches its deadline before it ever ran; or it sleeps past it, unless it is canceled."""
         lane, new = self.bodies.new_run(self.now)
-        self.record_this_run(lane, with_values(new, deadline_at=self.now + SECOND, due_at=self.bodies.after(self.now, None, 40.0)))
+        new = with_values(new, deadline_at=self.now + SECOND, due_at=self.bodies.after(self.now, None, None, 40.0), idempotency_key=None)
+        self.record_this_run(lane, new)
+        if new.due_at is None and self.bodies.some(0.8):
+            self.claim_these(next(iter(self.model.workers)), [new.id], 1)
+            worker, hold = self.holds[-1]
+            self.stores.commit(worker, [RunCheckpoint(hold, 0, RunStatus.WAITING, self.now + 40 * SECOND)])
+            if self.bodies.some(0.5):
+                self.cancel_this(new.id)
         self.stores.pass_by(SECOND)
         self.end_overdue()
 

@@ -2,7 +2,8 @@
 
 1. What has the final name is whole: `Stage` says how. Nothing that stands there is ever overwritten.
 2. "Not done" is said only of an attempt that cannot publish any more, and has not.
-3. A copy is taken back only while it is what was made, its source is still there, and it was not there before.
+3. A copy is taken back only while it is what was made, its source is still there, and it is shown that it was made here:
+   what has equal content only may be somebody else's, who put it there before.
 
 It follows a source that is a symbolic link. Permissions and times are kept; owner, extended attributes and holes are not.
 """
@@ -37,7 +38,7 @@ class CopiedFile:
     sha256: str
     """Of its content, in hexadecimal."""
     was_there: bool = False
-    """The same content stood there before, so nothing was copied, and `undo` leaves it."""
+    """The same content stood there before, or nobody can show any more that it did not; `undo` leaves it."""
 
 
 @effect(retry=FILES, timeout=COPY_TIMEOUT, not_done=FinalError)
@@ -93,8 +94,9 @@ def find_copy(attempt: Attempt[Any], source: Path, target: Path) -> Done[CopiedF
 
     The attempt's worker may be frozen anywhere. Its permission is taken away first, and then the target looked at: what it has
     published until then is there, and later it publishes nothing. A target that is there needs no bar: it replaces nothing.
-    A folder that is gone may be a disk that comes back with the copy, and a target that differs from its source may be a copy
-    whose source was changed afterwards: there a person is asked, unless the attempt had a stage that never was published.
+    A target with the source's content is the copy, whoever made it; that this attempt did is shown only by its stage being the
+    same file. A folder that is gone may be a disk that comes back with the copy, and a target that differs from its source may be
+    a copy whose source was changed afterwards: there a person is asked, unless the attempt had a stage that never was published.
     """
     try:
         ensure_paths(source=source, target=target)
@@ -123,7 +125,8 @@ def find_copy(attempt: Attempt[Any], source: Path, target: Path) -> Done[CopiedF
 def _judge(attempt: Attempt[Any], revocation: Revocation, source: Path, target: Path) -> tuple[CopiedFile | None, str]:
     """Return the copy that stands there, or why it is none."""
     with Original(target) as copied:
-        if is_same(copied.stat, revocation.made):  # only what is whole ever has both names
+        is_ours = is_same(copied.stat, revocation.made)
+        if is_ours:  # only what is whole ever has both names
             digest, reason = copied.hash(ticking(attempt, copied.size, "comparing")), ""
             if digest is None:  # it was published all the same: asked again, the answer is another
                 raise OutlastError(f"{str(target)!r} changes while it is read")
@@ -132,7 +135,9 @@ def _judge(attempt: Attempt[Any], revocation: Revocation, source: Path, target: 
         if digest is None:
             return None, reason
         make_durable(copied)
-        return CopiedFile(target, copied.size, digest), ""
+        if not is_ours:
+            attempt.log.warning("%r has the content of its source, and nothing shows who put it there: an undo would leave it", str(target))
+        return CopiedFile(target, copied.size, digest, was_there=not is_ours), ""
 
 
 def _compare(attempt: Attempt[Any], source: Path, copied: Original) -> tuple[str | None, str]:

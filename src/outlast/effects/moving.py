@@ -9,6 +9,9 @@ whoever comes finishes. So a move that has published is carried on, never back.
 2. It ends only while it leads to what was moved, and the attempt still has its permission. Between that last look and the
    removal there is no step of a file system that does both: a worker frozen within these microseconds is not stopped.
 3. A reconciler never takes the last name away: it looks at the source before it takes a stage.
+4. Where the source is gone, a file under the final name is the moved one only if something of the attempt's own shows that it
+   was at work: its stage under that file's second name, or its permission, which it had got when the final name was free or
+   led to the same content. Somebody else may have taken the source, and the target may be any file.
 
 Where there are no hard links (or the file is protected from them) the file is renamed in one step, and its permission is an
 empty stage that is looked at just before.
@@ -45,7 +48,8 @@ class MovedFile:
     sha256: str | None = None
     """Of its content, in hexadecimal; None when it stayed on its file system, where nobody has read it."""
     was_there: bool = False
-    """The same content stood there before, so that only the old name was removed, and `undo` leaves it."""
+    """The same content stood there before, so that only the old name was removed, or nobody can show any more that it did not;
+    `undo` leaves it and gives the source back as a copy."""
 
 
 @effect(retry=FILES, timeout=COPY_TIMEOUT, not_done=FinalError)
@@ -166,8 +170,8 @@ def find_move(attempt: Attempt[Any], source: Path, target: Path) -> Done[MovedFi
 
     The attempt's worker may be frozen anywhere. What it has published has two names, the final one and the stage's, until it is
     finished; taking the stage away before that denies it the publication, and afterwards the removal of the source. Where the
-    source is gone and the target is there the move is done: nobody else had a reason to remove the source. Where
-    nobody can see which file is the last one, nothing is touched and a person is asked.
+    source is gone and the target is there, the move is done if its permission is still there. Without that somebody else may
+    have taken the source, and where nobody can see which file is the last one, nothing is touched: a person is asked.
     """
     try:
         ensure_paths(source=source, target=target)
@@ -179,20 +183,20 @@ def find_move(attempt: Attempt[Any], source: Path, target: Path) -> Done[MovedFi
     stage = Stage(attempt, target)
     made, found = stage.see(), find(target)
     if is_same(found, made):
-        return _finish(attempt, source, stage)
+        return _finish(attempt, source, stage, is_ours=True)
     if find(source) is None:
         return _without_source(attempt, source, stage, made)
     revocation = stage.revoke()
     fault_points.reached("attempt revoked")
     if is_same(find(target), revocation.made):
-        return _finish(attempt, source, stage)
+        return _finish(attempt, source, stage, is_ours=True)
     if find(source) is None:
-        return _without_source(attempt, source, stage, None)
+        return _without_source(attempt, source, stage, revocation.made)
     return NotDone("the source is there, and nothing that this attempt has made has the target's name", revoked=revocation.is_certain)
 
 
-def _finish(attempt: Attempt[Any], source: Path, stage: Stage) -> Done[MovedFile] | Unsure:
-    """Let the old name of a published file end."""
+def _finish(attempt: Attempt[Any], source: Path, stage: Stage, *, is_ours: bool) -> Done[MovedFile] | Unsure:
+    """Let the old name of a published file end; `is_ours` when it is shown that this attempt put it there."""
     digest = None
     with Original(stage.target) as moved:
         make_durable(moved)
@@ -212,7 +216,7 @@ def _finish(attempt: Attempt[Any], source: Path, stage: Stage) -> Done[MovedFile
         fault_points.reached("source removed")
         stage.take_away()
         stage.sweep(bars=True)
-        return Done(MovedFile(stage.target, moved.size, digest))
+        return Done(MovedFile(stage.target, moved.size, digest, was_there=not is_ours))
 
 
 def _without_source(attempt: Attempt[Any], source: Path, stage: Stage, made: os.stat_result | None) -> Done[MovedFile] | Unsure:

@@ -164,6 +164,8 @@ class OperationAttempt(msgspec.Struct, frozen=True):
     error: Failure | None = None
     late: str | None = None
     """JSON text of a result that came when the attempt was not current any more, and was refused."""
+    lingers: bool = False
+    """A thread of it goes on, though nobody waits for it any more: it may do what it was to do at any time."""
 
 
 class Operation(msgspec.Struct, frozen=True):

@@ -45,15 +45,18 @@ def operation_from_row(row: Row, attempt: OperationAttempt | None, now: datetime
 
 
 def attempt_from_row(row: Row) -> OperationAttempt | None:
-    """Return an attempt from: number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late.
+    """Return an attempt from: number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late,
+    lingers.
 
     None where there is no attempt, and every column is null.
     """
-    number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late = row
+    number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late, lingers = row
     if number is None:
         return None
     word = None if outcome is None else AttemptOutcome(outcome)
-    return OperationAttempt(number, token, run, run_token, worker, started_at, timeout, settle, lease_until, word, ended_at, failure_from_json(error), late)
+    return OperationAttempt(
+        number, token, run, run_token, worker, started_at, timeout, settle, lease_until, word, ended_at, failure_from_json(error), late, bool(lingers)
+    )
 
 
 def name_columns(name: OperationName) -> dict[str, Any]:

@@ -62,6 +62,13 @@ class LedgerStore(Protocol):
         """
         ...
 
+    def mark_lingering(self, tx: Transaction, name: OperationName, attempt: int, token: int, lingers: bool) -> bool:
+        """Keep whether a thread of an attempt goes on that nobody waits for any more. False when there is no such attempt.
+
+        Whoever owns the operation by then: a thread that ends late must be able to say so. A process that dies leaves the mark.
+        """
+        ...
+
     def renew_attempt(self, tx: Transaction, change: OperationChange, lease: timedelta, now: datetime | None = None) -> bool:
         """Set the lease of an attempt without an engine anew, also while its caller finds out what became of it; none at all ends it.
 

@@ -16,7 +16,7 @@ from outlast.database.transaction import Transaction
 from outlast.decision import DecisionState
 from outlast.decisions.store import DecisionStore, NewDecision
 from outlast.effect import Effect
-from outlast.errors import LeaseLostError, OperationConflictError, OutlastError, PayloadError
+from outlast.errors import HistoryMismatchError, LeaseLostError, OperationConflictError, OutlastError, PayloadError, UsageError
 from outlast.ledger.asking import Answered, meaning_of, new_question
 from outlast.ledger.operation import (
     Await,
@@ -27,6 +27,7 @@ from outlast.ledger.operation import (
     Operation,
     OperationAttempt,
     OperationChange,
+    Owner,
     Plan,
     Reconcile,
     Return,
@@ -97,7 +98,7 @@ class Book:
         if operation is None:
             raise OperationMovedError  # pruned between the two statements
         if operation.digest != self._plan.digest:
-            raise OperationConflictError(self._plan.name.effect, self._plan.name.key)
+            raise self._conflict(operation.owner)
         move = next_move(operation, self._plan.owner, is_owner_active=self._is_active(tx, operation))
         if isinstance(move, Return | InProgress):
             return Taken(move, operation)
@@ -113,6 +114,13 @@ class Book:
                 died_at = None if attempt.worker is None else self._store.find_death(tx, attempt.worker)
                 return Taken(move, operation, died_at)
         raise AssertionError(f"a move that nobody knows: {move}")
+
+    def _conflict(self, owner: Owner) -> UsageError:
+        """Other arguments: of this very call they are changed code, of another one the key's conflict."""
+        mine = self._plan.owner
+        if (owner.run, owner.generation, owner.step) == (mine.run, mine.generation, mine.step):
+            return HistoryMismatchError(f"{mine.step} with other arguments, which an attempt was made with", f"{mine.step} with these")
+        return OperationConflictError(self._plan.name.effect, self._plan.name.key)
 
     def _is_active(self, tx: Transaction, operation: Operation) -> bool:
         """Tell whether another claim than any of this run's acts for the operation: the run is held, so an older claim of it does not."""

@@ -72,6 +72,7 @@ class Concluding(ABC):
         if call.seq is not None:
             self._replay.leave_flush(call.seq)
             call.seq = None
+            self._settle()  # what waited behind it may be handed over
 
     def record_kept(self, call: Call, kept: Kept[StepCheckpoint], started_at: datetime) -> None:
         """A transaction or an effect has committed its record; or a transaction in a database of its own, and its record is still to be kept."""

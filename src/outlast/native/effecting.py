@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from outlast.branch import detached
 from outlast.database.transaction import Refusal, RefusedError, Transaction
 from outlast.effect import Attempt, Done, Effect, NotDone, Unsure, Verdict
 from outlast.errors import CommitUnknownError, HistoryMismatchError, LeaseLostError, OperationConflictError, OutlastError, PayloadError, StepStuckError
@@ -38,6 +39,7 @@ from .backend import Backend
 from .book import Begun, Book, Decided, OperationMovedError, Taken
 from .calls import Backoff, Calls, is_passing
 from .conclusion import Asked, Broken, Conclusion, Failed, Later, Recorded
+from .step_timeout import StepTimeoutError
 from .store import StepCheckpoint
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from .driver import NativeDriver
 
 R = TypeVar("R")
+_SAFE_SHARE = 0.85  # of the lease: as the pulse, which tells bodies then
 logger = logging.getLogger("outlast")
 
 
@@ -57,7 +60,18 @@ class Run(Protocol):
 class Effects:
     """What the effects of one worker share."""
 
-    def __init__(self, backend: Backend, calls: Calls, events: Events, at: Callable[[], datetime | None], spawn: Callable[..., object]) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        calls: Calls,
+        events: Events,
+        at: Callable[[], datetime | None],
+        spawn: Callable[..., object],
+        monotonic: Callable[[], float],
+        lease: timedelta,
+    ) -> None:
+        self.monotonic = monotonic
+        self.lease = lease.total_seconds()
         self.backend = backend
         self.calls = calls
         self.events = events
@@ -84,6 +98,7 @@ class Effecting:
         plan = Plan(self._name, self._arguments, call.step.digest, self._owner)
         self._book = Book(effects.backend, claim.hold, plan, self._effect, effects.at)
         self._abandoned = threading.Event()
+        self._taken_at = effects.monotonic()
         self.may_commit = False
         """Its record is being committed, and nothing that is decided here can stop it."""
 
@@ -98,8 +113,11 @@ class Effecting:
                 logger.debug("operation %s of run %s has moved: looked at anew", self._name.key, self._owner.run)
                 await asyncio.sleep(backoff.next())
             except OperationConflictError as error:
-                return self._conflict(error)
-            except RefusedError as error:  # no word about the effect: the operation stays as it is, and a retry of the run goes on with it
+                return Failed(capture(error, is_final=True), None)
+            except (
+                HistoryMismatchError,
+                RefusedError,
+            ) as error:  # no word about the effect: the operation stays as it is, and a retry of the run goes on with it
                 return Broken(error)
             except asyncio.CancelledError:
                 self._abandoned.set()
@@ -108,13 +126,30 @@ class Effecting:
                 if conclusion is not None:
                     return conclusion
 
-    def _conflict(self, error: OperationConflictError) -> Conclusion:
-        if self._effect.options.key is None:
-            return Broken(HistoryMismatchError(f"{self._call.key} with other arguments", f"{self._call.key}"))
-        return Failed(capture(error, is_final=True), None)
-
     async def _take(self) -> Taken:
+        """Find out what is next, and begin the attempt if that is it. One that was begun for nobody is noted as not done."""
+        taking = detached(self._take_whole())
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            taking.add_done_callback(self._taken_in_vain)
+            raise
+
+    def _taken_in_vain(self, taking: asyncio.Future[Taken]) -> None:
+        if taking.cancelled() or taking.exception() is not None:
+            return
+        match taking.result().move:
+            case Begun(attempt):
+                self._effects.spawn(self._note_quietly(attempt, Change.NOT_DONE))
+
+    def _ensure_in_time(self) -> None:
+        """Raise when this process was frozen since it took the operation: its lease is over, and nothing is begun any more."""
+        if self._effects.monotonic() - self._taken_at > self._effects.lease * _SAFE_SHARE:
+            raise LeaseLostError("the worker stood still for longer than its lease before the effect began: nothing of it is begun")
+
+    async def _take_whole(self) -> Taken:
         new_id = run_id()
+        self._taken_at = self._effects.monotonic()
         taken, in_doubt = await self._write("take_effect", lambda tx: self._book.take(tx, new_id))
         match taken.move:
             case Reconcile(attempt) if in_doubt and attempt.outcome is None and attempt.run_token == self._owner.token:
@@ -147,16 +182,22 @@ class Effecting:
     async def _perform(self, attempt: OperationAttempt) -> Conclusion | None:
         step, events = self._effect.step, self._effects.events
         events.emit("effect_attempt_started", run=self._owner.run, effect=self._name.effect, attempt=attempt.number, token=attempt.token)
+        self._ensure_in_time()
         try:
             value = await self._call_function(step, (), attempt, on_late=partial(self._offer, attempt))
-            result = step.signature.result.encode(value, step.result_field)
         except asyncio.CancelledError:
             if self._call.is_stopped:
-                self._effects.spawn(self._note_cut_off(attempt))
+                self._effects.spawn(self._note_quietly(attempt, Change.DOUBT))  # whoever looks at the operation sees that it is over
                 raise
-            return await self._after_error(attempt, asyncio.CancelledError("the effect canceled itself"))
+            return await self._after_error(attempt, asyncio.CancelledError("the effect canceled itself"), is_own=False)
+        except (StepTimeoutError, StepStuckError) as error:
+            return await self._after_error(attempt, error, is_own=False)
         except BaseException as error:
-            return await self._after_error(attempt, error)
+            return await self._after_error(attempt, error, is_own=True)
+        try:
+            result = step.signature.result.encode(value, step.result_field)
+        except PayloadError as error:
+            return await self._after_error(attempt, error, is_own=False)
         events.emit("effect_performed", run=self._owner.run, effect=self._name.effect, attempt=attempt.number)
         try:
             return await self._record([self._change(Change.RESULT, attempt, result=result)], attempts=attempt.number, result=result)
@@ -164,9 +205,10 @@ class Effecting:
             await asyncio.to_thread(self._offer_encoded, attempt, result)  # a frozen worker that comes back: its word is kept beside the attempt
             raise
 
-    async def _after_error(self, attempt: OperationAttempt, error: BaseException) -> Conclusion | None:
+    async def _after_error(self, attempt: OperationAttempt, error: BaseException, *, is_own: bool) -> Conclusion | None:
+        """`is_own`: the function itself raised it, so that it may say that nothing was done."""
         failure = failure_of(error)
-        if is_not_done(self._effect, error):
+        if is_own and is_not_done(self._effect, error):
             return await self._not_done(attempt, failure, error)
         is_stuck = isinstance(error, StepStuckError)
         if is_stuck:
@@ -186,12 +228,11 @@ class Effecting:
         changes.append(self._change(Change.GIVE_UP, attempt, error=failure))
         return await self._record(changes, attempts=attempt.number, error=failure)
 
-    async def _note_cut_off(self, attempt: OperationAttempt) -> None:
-        """The body, or the worker, gave the attempt up in the middle: whoever looks at the operation sees that it is over."""
+    async def _note_quietly(self, attempt: OperationAttempt, change: Change) -> None:
         try:
-            await self._effects.calls.write("note_effect", lambda tx: self._book.note(tx, [self._change(Change.DOUBT, attempt)]))
+            await self._effects.calls.write("note_effect", lambda tx: self._book.note(tx, [self._change(change, attempt)]))
         except OutlastError as error:
-            logger.debug("that attempt %d of %s was cut off is not noted: %s", attempt.number, self._name.key, error)
+            logger.debug("how attempt %d of %s ended is not noted: %s", attempt.number, self._name.key, error)
 
     # --- reconciling -------------------------------------------------------------------------------------------------------
     async def _reconcile(self, attempt: OperationAttempt, taken: Taken) -> Conclusion | None:
@@ -199,9 +240,11 @@ class Effecting:
             return await self._ask(taken, "it has no reconciler")
         try:
             verdict = checked_verdict(self._effect, await self._call_function(self._effect.reconciler, (), attempt))
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
+        except asyncio.CancelledError as error:
+            if self._call.is_stopped:
+                raise
+            return await self._reconcile_failed(taken, error)
+        except BaseException as error:  # SystemExit too: the question stays, whatever the reconciler does
             return await self._reconcile_failed(taken, error)
         self._effects.events.emit("effect_reconciled", run=self._owner.run, effect=self._name.effect, attempt=attempt.number, verdict=type(verdict).__name__)
         return await self._believe(verdict, attempt, taken)
@@ -226,7 +269,7 @@ class Effecting:
             case Unsure(reason):
                 return await self._ask(taken, reason)
 
-    async def _reconcile_failed(self, taken: Taken, error: Exception) -> Conclusion:
+    async def _reconcile_failed(self, taken: Taken, error: BaseException) -> Conclusion:
         """The reconciler itself raised: it is asked again by the effect's policy, and then a person is."""
         policy, failures = self._effect.step.options.retry, taken.operation.reconciles + 1
         if isinstance(error, StepStuckError) or policy.is_exhausted(failures, capture(error)):
@@ -250,7 +293,7 @@ class Effecting:
     ) -> Any:
         """Call `perform` or `reconcile`; what a thread returns after nobody waits for it goes to `on_late`."""
         args, kwargs = self._decode_arguments()
-        seen: Attempt[Any] = Attempt(self._step_attempt, key=self._name.key, number=attempt.number, token=attempt.token)
+        seen: Attempt[Any] = Attempt(self._step_attempt, key=self._name.key, number=attempt.number, token=attempt.token, started_at=attempt.started_at)
 
         def call() -> Any:
             value = step.function(seen, *given, *args, **kwargs)

@@ -61,7 +61,7 @@ class Executions:
             now=runtime.time.now,
             transactions=Transactions(runtime.calls, runtime.store, runtime.backend.keeping),
             waits=self._waits,
-            effects=Effects(runtime.backend, runtime.calls, runtime.events, runtime.at, runtime.spawn),
+            effects=Effects(runtime.backend, runtime.calls, runtime.events, runtime.at, runtime.spawn, runtime.monotonic, runtime.settings.lease),
         )
         self.registry: dict[str, NativeDriver] = {}
         self._bodies: set[NativeDriver] = set()

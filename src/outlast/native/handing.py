@@ -19,7 +19,7 @@ def error_of(record: Record) -> StepFailedError | None:
     """Return what a final error is raised as, at every replay the same; None for a record of another kind."""
     if record.outcome is not Outcome.ERROR or record.error is None:
         return None
-    kind = EffectFailedError if record.kind is RecordKind.EFFECT else StepStuckError if record.error.type == STUCK else StepFailedError
+    kind = StepStuckError if record.error.type == STUCK else EffectFailedError if record.kind is RecordKind.EFFECT else StepFailedError
     return kind(str(record.key), record.attempts, record.error)
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from outlast.database.borrowed import Kept, borrowing_of
 from outlast.driver import Condition
-from outlast.errors import FinalError, OutlastError, PayloadError, RetryLater, StepStuckError
+from outlast.effect import NotDone
+from outlast.errors import FinalError, PayloadError, RetryLater, StepStuckError
 from outlast.events import Events
 from outlast.failure import Failure, capture, type_name
 from outlast.ids import jitter
@@ -35,6 +36,7 @@ from .carrier import Carriers
 from .conclusion import Committed, Conclusion
 from .effecting import Effecting, Effects
 from .process_step import ProcessFailedError, run_in_process
+from .step_timeout import timed_out
 from .store import ClaimedRun, StepCheckpoint
 from .transacting import Transacting, Transactions
 from .waiting import Waits
@@ -225,7 +227,7 @@ class Performer:
                 return await coroutine
         except TimeoutError:
             if limit.expired():
-                raise _timed_out(call, timeout) from None
+                raise timed_out(call, timeout) from None
             raise
 
     async def _run_thread(self, function: Callable[[], Any], call: Call, attempt: StepAttempt[Any], timeout: timedelta | None) -> Any:
@@ -246,10 +248,12 @@ class Performer:
         assert timeout is not None  # without one the first wait ends only with the thread
         if not done:
             self.linger(attempt.run_id, thread)
-            raise StepStuckError(str(call.key), call.attempts + 1, capture(_timed_out(call, timeout)))
-        if call.step is not None and (call.step.on is not None or call.step.effect is not None) and waiter.exception() is None:
-            return waiter.result()  # late, and committed; or late, and still the current attempt
-        raise _timed_out(call, timeout)
+            raise StepStuckError(str(call.key), call.attempts + 1, capture(timed_out(call, timeout)))
+        if call.step is not None and call.step.on is not None and waiter.exception() is None:
+            return waiter.result()  # late, and committed
+        if call.step is not None and call.step.effect is not None and (waiter.exception() is None or isinstance(waiter.exception(), NotDone)):
+            return waiter.result()  # late, and still the current attempt's word
+        raise timed_out(call, timeout)
 
     def linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:
         """Remember a thread that goes on although it was stopped: its run is not executed here before it has ended."""
@@ -291,14 +295,6 @@ def _called(function: Callable[[], Any]) -> Any:
         return function()
     except StopIteration as error:  # a future cannot hold one, and who waits for the thread would wait for ever
         raise RuntimeError("the step raised StopIteration") from error
-
-
-class StepTimeoutError(OutlastError):
-    """An attempt of a step took longer than its time-out."""
-
-
-def _timed_out(call: Call, timeout: timedelta) -> StepTimeoutError:
-    return StepTimeoutError(f"an attempt of step {call.key} took longer than {timeout}")
 
 
 def _failure_of(error: BaseException) -> Failure:

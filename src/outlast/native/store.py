@@ -423,7 +423,11 @@ class Store(Upkeep, Mailbox, Protocol):
         ...
 
     def find_death(self, tx: Transaction, worker_id: int) -> datetime | None:
-        """Return when a worker was proven dead; None for one that lives, was stopped, or is only silent."""
+        """Return from when on a worker that was declared dead surely does nothing any more; None for one that lives, was stopped, or is silent.
+
+        On SQLite that is its death, which its file's lock proves. On PostgreSQL a lock is also free when its connection was cut,
+        so that it is the end of its lease, by which a living process has told its bodies to end.
+        """
         ...
 
     def is_claimed(self, tx: Transaction, hold: Hold) -> bool:

@@ -62,6 +62,9 @@ class PostgresLedgerStore:
     def record_late(self, tx: Transaction, name: OperationName, attempt: int, token: int, late: str) -> bool:
         return tx.run(_SQL["record_late"], late_columns(name, attempt, token, late)).count == 1
 
+    def mark_lingering(self, tx: Transaction, name: OperationName, attempt: int, token: int, lingers: bool) -> bool:
+        return tx.run(_SQL["mark_lingering"], name_columns(name) | {"attempt": attempt, "token": token, "lingers": lingers}).count == 1
+
     def renew_attempt(self, tx: Transaction, change: OperationChange, lease: timedelta, now: datetime | None = None) -> bool:
         return tx.run(_SQL["renew_attempt"], held_columns(change) | {"lease": lease, "now": now}).count == 1
 

@@ -75,6 +75,9 @@ class SqliteLedgerStore:
     def record_late(self, tx: Transaction, name: OperationName, attempt: int, token: int, late: str) -> bool:
         return tx.run(_SQL["record_late"], late_columns(name, attempt, token, late)).count == 1
 
+    def mark_lingering(self, tx: Transaction, name: OperationName, attempt: int, token: int, lingers: bool) -> bool:
+        return tx.run(_SQL["mark_lingering"], name_columns(name) | {"attempt": attempt, "token": token, "lingers": int(lingers)}).count == 1
+
     def renew_attempt(self, tx: Transaction, change: OperationChange, lease: timedelta, now: datetime | None = None) -> bool:
         return tx.run(_SQL["renew_attempt"], held_columns(change) | {"lease": span_to_number(lease), "now": self._now(now)}).count == 1
 

@@ -10,11 +10,11 @@ import pytest
 from outlast.blocking_context import BlockingContext
 from outlast.context import Context
 from outlast.effect import Attempt, Done, Effect, NotDone, effect
-from outlast.errors import EffectFailedError, RunFailedError
+from outlast.errors import EffectFailedError, RunFailedError, UsageError
 from outlast.retry import RetryPolicy
 from outlast.run import RunStatus
 from outlast.task import Task, task
-from outlast.testing.kit import SkippingEngine
+from outlast.testing.kit import SkippingEngine, wait_for_event
 
 from .stage import Gate, Stage, StageSuite
 
@@ -321,3 +321,67 @@ class ReconcilingSuite(StageSuite):
         worker = await stage.worker(shop := shopping(buy))
         assert await stage.result(await worker.enqueue(shop, 4)) == "found"
         assert (len(provider.attempts), len(tries)) == (1, 3)
+
+    @pytest.mark.parametrize("error", [SystemExit(3), BaseExceptionGroup("several", [KeyError("x")]), asyncio.CancelledError("its own")], ids=repr)
+    async def test_a_reconciler_may_raise_anything(self, stage: Stage, error: BaseException) -> None:
+        """Whatever it raises, nothing is repeated and nobody is told that it was not done: a person is asked."""
+        provider = Provider(TimeoutError("no answer"))
+        buy = buying(provider)
+
+        @buy.reconcile
+        async def look(attempt: Attempt[Any], amount: int) -> NotDone:
+            raise error
+
+        worker = await stage.worker(shop := shopping(buy))
+        run = await worker.enqueue(shop, 4)
+        await wait_for_event(worker, "decision_opened", run=run.id)
+        assert (len(provider.attempts), await status_of(worker, run.id)) == (1, "asked")
+
+    async def test_a_time_out_is_never_declared_as_not_done(self, stage: Stage) -> None:
+        """`not_done=Exception` names what the function raises, and neither its time-out nor a result that cannot be kept."""
+        gate, calls = Gate(), []
+
+        @effect(timeout="0.05s", retry=AT_ONCE, not_done=Exception)
+        async def slow(attempt: Attempt[Any], amount: int) -> str:
+            calls.append(attempt.number)
+            return await gate.enter()
+
+        @effect(retry=AT_ONCE, not_done=Exception)
+        async def odd(attempt: Attempt[Any], amount: int) -> str:
+            calls.append(attempt.number)
+            return object()  # type: ignore[return-value]
+
+        @task
+        async def both(ctx: Context) -> list[str]:
+            return [await ctx.effect(slow, 1), await ctx.effect(odd, 1)]
+
+        for one in (slow, odd):
+
+            @one.reconcile
+            async def look(attempt: Attempt[Any], amount: int) -> Done[str]:
+                return Done("it was")
+
+        worker = await stage.worker(both)
+        assert await stage.result(await worker.enqueue(both)) == ["it was", "it was"]
+        assert calls == [1, 1]
+
+    async def test_options_for_one_call_keep_the_reconciler(self, stage: Stage) -> None:
+        """Also where they were given before it was declared; and one that takes other arguments is refused at once."""
+        provider = Provider(TimeoutError("no answer"))
+        buy = buying(provider)
+        quick = buy.with_options(timeout="5s")
+
+        @buy.reconcile
+        async def look(attempt: Attempt[Any], amount: int) -> Done[str]:
+            return Done("found")
+
+        with pytest.raises(UsageError, match="amount"):
+
+            @buy.reconcile  # type: ignore[arg-type]
+            async def wrong(attempt: Attempt[Any], price: int, currency: str) -> Done[str]:
+                return Done("found")
+
+        with pytest.raises(UsageError, match="timeout"):
+            effect(timeout=None)  # type: ignore[call-overload]
+        worker = await stage.worker(shop := shopping(quick))
+        assert await stage.result(await worker.enqueue(shop, 4)) == "found"

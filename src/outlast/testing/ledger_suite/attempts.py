@@ -129,6 +129,38 @@ class AttemptsSuite(LedgerWorldSuite):
         assert (world.late(2, attempt.token, "1"), world.late(1, attempt.token + 1, "1")) == (False, False)
         assert world.attempts() == [attempt]
 
+    def test_a_thread_that_goes_on_is_seen_until_it_ends(self, world: LedgerWorld) -> None:
+        """A new attempt has none; however the operation is read, and whoever owns it, the mark is there until it is taken away."""
+        world.bring(S.ATTEMPTING)
+        [attempt] = world.attempts()
+        assert not attempt.lingers
+        world.own(msgspec.structs.replace(OWNER, token=9))
+        for lingers in (True, True, False):
+            assert world.linger(1, attempt.token, lingers)
+            marked, locked = msgspec.structs.replace(attempt, lingers=lingers), world.lock()
+            assert locked is not None
+            assert (locked.attempt, world.operation().attempt, world.attempts()) == (marked, marked, [marked])
+            assert [operation.attempt for operation in world.operations()] == [marked]
+
+    def test_a_thread_ends_whatever_became_of_its_operation(self, world: LedgerWorld) -> None:
+        """A later attempt has no mark, and the mark of the earlier one is taken away beside it."""
+        world.bring(S.ATTEMPTING)
+        [first] = world.attempts()
+        world.linger(1, first.token, True)
+        world.change(Change.NOT_DONE, 1)
+        assert not world.begun(1).lingers
+        assert [attempt.lingers for attempt in world.attempts()] == [True, False]
+        world.change(Change.RESULT, 2, result="1")
+        assert world.linger(1, first.token, False)
+        assert [attempt.lingers for attempt in world.attempts()] == [False, False]
+
+    def test_a_mark_names_its_attempt(self, world: LedgerWorld) -> None:
+        """With another number or token nothing is marked."""
+        world.bring(S.ATTEMPTING)
+        [attempt] = world.attempts()
+        assert (world.linger(2, attempt.token, True), world.linger(1, attempt.token + 1, True)) == (False, False)
+        assert world.attempts() == [attempt]
+
     def test_attempts_are_listed_for_each_operation(self, world: LedgerWorld) -> None:
         """Those that were asked for, by number; an operation without one has an empty list."""
         first, second, third = new_name("first"), new_name("second"), new_name("third")

@@ -117,6 +117,10 @@ class LedgerWorld:
         with self.writing() as tx:
             return self.ledger.record_late(tx, NAME, attempt, token, late)
 
+    def linger(self, attempt: int, token: int, lingers: bool) -> bool:
+        with self.writing() as tx:
+            return self.ledger.mark_lingering(tx, NAME, attempt, token, lingers)
+
     def operations(self, run_id: str = RUN) -> list[Operation]:
         with self.backend.database.reading() as tx:
             return self.ledger.list_operations(tx, run_id, START)

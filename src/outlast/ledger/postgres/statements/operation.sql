@@ -21,7 +21,8 @@ FOR NO KEY UPDATE
 -- The current attempt of an operation, and what time it is.
 -- only here: on SQLite find_operation reads the attempt beside its operation.
 -- name: find_attempt
-SELECT clock.now, a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late
+SELECT clock.now, a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late,
+    a.lingers
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS clock
 LEFT JOIN (
     outlast.operation o JOIN outlast.operation_attempt a ON a.effect = o.effect AND a.key = o.key AND a.number = o.attempt
@@ -31,7 +32,8 @@ LEFT JOIN (
 -- name: find_operation
 SELECT o.effect, o.key, o.status, o.arguments, o.digest, o.run, o.generation, o.step, o.token, o.worker, o.attempt, o.result, o.error, o.reconciles,
     o.decision, o.planned_at, o.changed_at, coalesce(%(now)s::timestamptz, clock_timestamp()),
-    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late
+    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late,
+    a.lingers
 FROM outlast.operation o
 LEFT JOIN outlast.operation_attempt a ON a.effect = o.effect AND a.key = o.key AND a.number = o.attempt
 WHERE o.effect = %(effect)s AND o.key = %(key)s
@@ -40,7 +42,8 @@ WHERE o.effect = %(effect)s AND o.key = %(key)s
 -- name: list_operations
 SELECT o.effect, o.key, o.status, o.arguments, o.digest, o.run, o.generation, o.step, o.token, o.worker, o.attempt, o.result, o.error, o.reconciles,
     o.decision, o.planned_at, o.changed_at, coalesce(%(now)s::timestamptz, clock_timestamp()),
-    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late
+    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late,
+    a.lingers
 FROM outlast.operation o
 LEFT JOIN outlast.operation_attempt a ON a.effect = o.effect AND a.key = o.key AND a.number = o.attempt
 WHERE o.run = %(run)s AND o.run <> ''
@@ -49,7 +52,7 @@ ORDER BY o.planned_at, o.effect, o.key
 -- Every attempt of these operations, by number.
 -- name: list_attempts
 SELECT a.effect, a.key, a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error,
-    a.late
+    a.late, a.lingers
 FROM json_to_recordset(%(names)s::json) AS b(effect text, key text)
 JOIN outlast.operation_attempt a ON a.effect = b.effect AND a.key = b.key
 ORDER BY a.effect, a.key, a.number
@@ -74,7 +77,7 @@ INSERT INTO outlast.operation_attempt (effect, key, number, token, run, run_toke
 SELECT effect, key, attempt, nextval('outlast.attempt_token'), run, token, %(worker)s::bigint, now, %(timeout)s::bigint, %(settle)s::bigint,
     now + %(lease)s::interval
 FROM begun
-RETURNING number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late
+RETURNING number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late, lingers
 
 -- Change an operation, and keep what that says of its current attempt: the last word on how it ended, and the first error.
 -- name: change_operation
@@ -104,6 +107,11 @@ WHERE effect = %(effect)s AND key = %(key)s AND status IN ('attempting', 'unknow
 -- What an attempt came with when it was not wanted any more; the first one stays.
 -- name: record_late
 UPDATE outlast.operation_attempt SET late = coalesce(late, %(late)s::json)
+WHERE effect = %(effect)s AND key = %(key)s AND number = %(attempt)s::bigint AND token = %(token)s::bigint
+
+-- Whether a thread of an attempt goes on, though nobody waits for it. Whoever owns the operation by now: the thread knows only its attempt.
+-- name: mark_lingering
+UPDATE outlast.operation_attempt SET lingers = %(lingers)s::boolean
 WHERE effect = %(effect)s AND key = %(key)s AND number = %(attempt)s::bigint AND token = %(token)s::bigint
 
 -- Set the lease of the current attempt anew. The operation's row is locked, as by who takes it away.

@@ -11,7 +11,8 @@ ON CONFLICT (effect, key) DO NOTHING;
 -- name: find_operation
 SELECT o.effect, o.key, o.status, o.arguments, o.digest, o.run, o.generation, o.step, o.token, o.worker, o.attempt, o.result, o.error, o.reconciles,
     o.decision, o.planned_at, o.changed_at,
-    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late
+    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late,
+    a.lingers
 FROM outlast_operation AS o
 LEFT JOIN outlast_operation_attempt AS a ON a.effect = o.effect AND a.key = o.key AND a.number = o.attempt
 WHERE o.effect = :effect AND o.key = :key;
@@ -20,7 +21,8 @@ WHERE o.effect = :effect AND o.key = :key;
 -- name: list_operations
 SELECT o.effect, o.key, o.status, o.arguments, o.digest, o.run, o.generation, o.step, o.token, o.worker, o.attempt, o.result, o.error, o.reconciles,
     o.decision, o.planned_at, o.changed_at,
-    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late
+    a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at, a.error, a.late,
+    a.lingers
 FROM outlast_operation AS o
 LEFT JOIN outlast_operation_attempt AS a ON a.effect = o.effect AND a.key = o.key AND a.number = o.attempt
 WHERE o.run = :run AND o.run <> ''
@@ -29,7 +31,7 @@ ORDER BY o.planned_at, o.effect, o.key;
 -- Every attempt of these operations, by number.
 -- name: list_attempts
 SELECT a.effect, a.key, a.number, a.token, a.run, a.run_token, a.worker, a.started_at, a.timeout, a.settle, a.lease_until, a.outcome, a.ended_at,
-    a.error, a.late
+    a.error, a.late, a.lingers
 FROM json_each(:names) CROSS JOIN outlast_operation_attempt AS a
 WHERE a.effect = value ->> 'effect' AND a.key = value ->> 'key'
 ORDER BY a.effect, a.key, a.number;
@@ -56,7 +58,7 @@ UPDATE outlast_attempt_token SET last = last + 1 WHERE only = 1 RETURNING last;
 -- name: insert_attempt
 INSERT INTO outlast_operation_attempt (effect, key, number, token, run, run_token, worker, started_at, timeout, settle, lease_until)
 VALUES (:effect, :key, :number, :attempt_token, :run, :token, :worker, :now, :timeout, :settle, :now + :lease)
-RETURNING number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late;
+RETURNING number, token, run, run_token, worker, started_at, timeout, settle, lease_until, outcome, ended_at, error, late, lingers;
 
 -- Changes an operation.
 -- name: change_operation
@@ -81,6 +83,11 @@ AND status IN ('attempting', 'unknown');
 -- What an attempt came with when it was not wanted any more; the first one stays.
 -- name: record_late
 UPDATE outlast_operation_attempt SET late = coalesce(late, :late)
+WHERE effect = :effect AND key = :key AND number = :attempt AND token = :token;
+
+-- Whether a thread of an attempt goes on, though nobody waits for it. Whoever owns the operation by now: the thread knows only its attempt.
+-- name: mark_lingering
+UPDATE outlast_operation_attempt SET lingers = :lingers
 WHERE effect = :effect AND key = :key AND number = :attempt AND token = :token;
 
 -- Sets the lease of the current attempt anew.

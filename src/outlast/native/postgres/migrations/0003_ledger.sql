@@ -29,7 +29,8 @@ CREATE TABLE outlast.operation (
 
 CREATE INDEX operation_run ON outlast.operation (run, planned_at) WHERE run <> '';
 
--- `timeout` and `settle` are microseconds: an interval of days would be read as the session's style says.
+-- `timeout` and `settle` are microseconds: an interval of days would be read as the session's style says. `lingers`: a thread of it goes
+-- on, though nobody waits for it any more.
 CREATE TABLE outlast.operation_attempt (
     effect text COLLATE "C" NOT NULL,
     key text COLLATE "C" NOT NULL,
@@ -46,6 +47,7 @@ CREATE TABLE outlast.operation_attempt (
     ended_at timestamptz,
     error json,
     late json,
+    lingers boolean NOT NULL DEFAULT false,
     PRIMARY KEY (effect, key, number)
 ) WITH (fillfactor = 70);
 

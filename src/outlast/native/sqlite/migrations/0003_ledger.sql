@@ -48,6 +48,7 @@ CREATE TABLE outlast_operation_attempt (
     ended_at INTEGER,
     error TEXT,
     late TEXT CHECK (late IS NULL OR json_valid(late)),
+    lingers INTEGER NOT NULL DEFAULT 0 CHECK (lingers IN (0, 1)), -- a thread of it goes on, though nobody waits for it any more
     UNIQUE (effect, key, number)
 ) STRICT;
 
