@@ -62,7 +62,7 @@ OPERATIONS: Mapping[Change, str] = {
     Change.ANSWER_FAIL: "the answer: it was not done, and is not tried again",
     Change.GIVE_UP: "no attempts are left",
     Change.REVIVE: "the run was retried, or another one uses the same key",
-    Change.RESUME: "a person gave the result of what had failed",
+    Change.RESUME: "a person gave the result of what had failed its run",
 }
 DECISIONS: Mapping[Pair, str] = {
     (None, D.OPEN): "somebody is asked",

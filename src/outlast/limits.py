@@ -112,6 +112,7 @@ OPERATION_POLL = timedelta(seconds=5)  # how often one asks again after an opera
 DECISION_POLL = timedelta(seconds=5)  # how often a run that cannot park looks whether it was answered; one that is parked is woken
 COPY_TIMEOUT = timedelta(days=1)  # of one attempt of a ready-made copy or move: 100 GB at the pace of a slow disk take hours
 COPY_CHUNK_BYTES = 1 << 20  # 1 MiB: large enough for any disk's full pace, and a cancel is seen and progress told after each
+OPERATION_NAME_BYTES_MAX = 2_600  # effect and key are one index entry, of which PostgreSQL takes 2,704 bytes with what it adds; SQLite is held to the same
 LEDGER_LEASE = timedelta(seconds=30)  # of an attempt made without an engine: as long as a worker's
 LEDGER_RENEWALS_PER_LEASE = 6  # five renewals in a row may fail
 LEDGER_POLL_MAX = timedelta(seconds=2)  # between two looks of a caller who waits for another; the first ones come sooner

@@ -162,9 +162,9 @@ def test_a_frozen_worker_that_comes_back_records_nothing(world):
     world.worker()
     world.wait_for_status(run, "succeeded")
     done = world.operation()
-    world.provider.release("bread", "answer")
     zombie.signal(signal.SIGCONT)
-    zombie.wait_for("lease_lost")
+    zombie.wait_for("before_store:note_effect")  # it has given its attempt up, and is refused a word about it
+    world.provider.release("bread", "answer")
     world.wait_until("what it came with is kept", lambda: world.operation()["attempts"][0]["late"] is not None)
     now = world.operation()
     assert {name: now[name] for name in ("status", "result", "token", "changed_at")} == {

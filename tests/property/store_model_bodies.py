@@ -113,6 +113,11 @@ class Bodies:
         open_ones = [branch for branch in range(3) if call_of(run_id, self.waiting(run_id, branch)[0]) in self.model.waits]
         return open_ones or self.random.sample([0, 1, 2], self.random.randint(1, 3))
 
+    def has_asked(self, hold: Hold) -> bool:
+        """Tell, now and then, whether a body that still runs has put a question which nobody has answered."""
+        is_open = any(one.run == hold.run_id and one.closed_at is None for one in self.model.decisions.values())
+        return is_open and self.model.is_current(hold) and self.some(0.5)
+
     def park(self, hold: Hold, waits: tuple[Wait, ...]) -> RunCheckpoint:
         dues = [wait.due_at for wait in waits if wait.due_at is not None]
         return RunCheckpoint(hold, 0, RunStatus.WAITING, min(dues, default=None), waits, self.random.randint(0, 2))
@@ -127,7 +132,11 @@ class Bodies:
         match self.random.randint(0, 5):
             case 0:
                 key = run.idempotency_key
-                return [RunCheckpoint(hold, 0, RunStatus.SUCCEEDED, output=self.random.choice([None, "1"]), may_have_asked=self.some(0.5), idempotency_key=key)]
+                return [
+                    RunCheckpoint(
+                        hold, 0, RunStatus.SUCCEEDED, output=self.random.choice([None, "1"]), may_have_asked=self.has_asked(hold), idempotency_key=key
+                    )
+                ]
             case 1 | 2:
                 failed = RunCheckpoint(hold, 0, RunStatus.FAILED, attempts=1, error=error, failed_key=failing.record.key, idempotency_key=run.idempotency_key)
                 withdrawn = self.record(hold, self.next_key(run.id, (1,), "work"), RecordKind.STEP, now, None)

@@ -127,7 +127,8 @@ class ModelMachine(ActRules):
         """Something is done to a run in each state that there is, and to one that is not there."""
         chosen = {run.status: run.id for run in self.bodies.random.sample(list(self.model.runs.values()), len(self.model.runs))}
         for run_id in [*chosen.values(), self.bodies.next_id()]:
-            self.bodies.random.choice([self.cancel_this, self.retry_this, self.resume_this, self.discard_this])(run_id)
+            for act in self.bodies.random.sample([self.cancel_this, self.retry_this, self.resume_this, self.discard_this], 2):
+                act(run_id)
 
     def _dead(self) -> None:
         """Three strikes, and what a person does then."""
@@ -140,10 +141,11 @@ class ModelMachine(ActRules):
         self.claim_some(EVERYTHING)
         worker, hold = self.some_hold()
         key, run_key = self.bodies.next_key(hold.run_id, (), "work"), self.model.runs[hold.run_id].idempotency_key
+        if self.bodies.some(0.5):
+            self._ask(hold, 2)
         failing = self.bodies.record(hold, key, RecordKind.STEP, self.now, None, TRIES)
         failed = RunCheckpoint(hold, 0, RunStatus.FAILED, error=Failure("a.Error", ""), failed_key=key, idempotency_key=run_key)
-        succeeded = RunCheckpoint(hold, 0, RunStatus.SUCCEEDED, output="1", idempotency_key=run_key)
-        self._ask(hold, 2)
+        succeeded = RunCheckpoint(hold, 0, RunStatus.SUCCEEDED, output="1", idempotency_key=run_key, may_have_asked=self.bodies.has_asked(hold))
         self.stores.commit(worker, [failing, self.bodies.random.choice([failed, failed, succeeded])])
         if self.bodies.some(0.3):  # a second end of the same claim
             self.stores.commit(worker, [failed])
@@ -188,8 +190,8 @@ class ModelMachine(ActRules):
             self.claim_these(next(iter(self.model.workers)), [new.id], 1)
             worker, hold = self.holds[-1]
             self.stores.commit(worker, [RunCheckpoint(hold, 0, RunStatus.WAITING, self.now + 40 * SECOND)])
-            if self.bodies.some(0.5):
-                self.cancel_this(new.id)
+        if self.bodies.some(0.4):
+            self.cancel_this(new.id)
         self.stores.pass_by(SECOND)
         self.end_overdue()
 

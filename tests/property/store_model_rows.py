@@ -12,7 +12,7 @@ from outlast.database.sqlite.instant import from_number
 from outlast.native.store import Checkpoint, RunCheckpoint, StepCheckpoint
 
 from .store_model_state import ModelSignal, State
-from .store_pair import Side
+from .store_pair import Side, until_free
 
 COLUMNS: dict[str, tuple[str, str]] = {
     "run": (
@@ -71,6 +71,10 @@ class Numbers:
 
 def rows_of(side: Side) -> State:
     """Return all rows that the model knows, with the database's own numbers of signals."""
+    return until_free(lambda: _read(side))
+
+
+def _read(side: Side) -> State:
     with side.backend.database.reading() as tx:
         asked = {name: tx.run(f"SELECT {_selected(side, name)} FROM {side.table(name)}") for name in COLUMNS}
         return {name: dict(_row(side, name, row) for row in rows.all()) for name, rows in asked.items()}

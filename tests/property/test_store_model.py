@@ -37,7 +37,7 @@ def pair(tmp_path: Path, postgres_url: str) -> Iterator[StorePair]:
     pair.close()
 
 
-@pytest.mark.timeout(60 + 5 * EXAMPLES)
+@pytest.mark.timeout(120 + 15 * EXAMPLES)
 def test_both_stores_do_what_the_model_says(pair: StorePair) -> None:
     """After every call of any sequence both databases have answered and kept what the model has, and every invariant holds."""
     machine = type("PairedModelMachine", (ModelMachine,), {"pair": pair, "kinds": set()})

@@ -21,7 +21,7 @@ from outlast.errors import FinalError, OutlastError
 from outlast.limits import COPY_TIMEOUT
 from outlast.retry import FILES
 
-from . import fault_points
+from . import fault_points, mark
 from .folder import find, is_plain, is_same, sync_folder
 from .original import Original, ensure_paths, ticking
 from .stage import Revocation, Stage
@@ -94,8 +94,8 @@ def find_copy(attempt: Attempt[Any], source: Path, target: Path) -> Done[CopiedF
 
     The attempt's worker may be frozen anywhere. Its permission is taken away first, and then the target looked at: what it has
     published until then is there, and later it publishes nothing. A target that is there needs no bar: it replaces nothing.
-    A target with the source's content is the copy, whoever made it; that this attempt did is shown only by its stage being the
-    same file. A folder that is gone may be a disk that comes back with the copy, and a target that differs from its source may be
+    A target with the source's content is the copy, whoever made it; that this operation did is shown only by the attempt's stage
+    being the same file, or the file's mark. A folder that is gone may be a disk that comes back with the copy, and a target that differs from its source may be
     a copy whose source was changed afterwards: there a person is asked, unless the attempt had a stage that never was published.
     """
     try:
@@ -113,7 +113,7 @@ def find_copy(attempt: Attempt[Any], source: Path, target: Path) -> Done[CopiedF
         return NotDone("nothing has the target's name", revoked=revocation.is_certain)
     reason = f"{str(target)!r} is no ordinary file"
     if is_plain(found):
-        done, reason = _judge(attempt, revocation, source, target)
+        done, reason = _judge(attempt, stage, revocation, source)
         if done is not None:
             stage.sweep(bars=True)
             return Done(done)
@@ -122,8 +122,9 @@ def find_copy(attempt: Attempt[Any], source: Path, target: Path) -> Done[CopiedF
     return Unsure(reason)
 
 
-def _judge(attempt: Attempt[Any], revocation: Revocation, source: Path, target: Path) -> tuple[CopiedFile | None, str]:
+def _judge(attempt: Attempt[Any], stage: Stage, revocation: Revocation, source: Path) -> tuple[CopiedFile | None, str]:
     """Return the copy that stands there, or why it is none."""
+    target = stage.target
     with Original(target) as copied:
         is_ours = is_same(copied.stat, revocation.made)
         if is_ours:  # only what is whole ever has both names
@@ -135,6 +136,7 @@ def _judge(attempt: Attempt[Any], revocation: Revocation, source: Path, target: 
         if digest is None:
             return None, reason
         make_durable(copied)
+        is_ours = is_ours or mark.is_put(copied.descriptor, stage.operation)
         if not is_ours:
             attempt.log.warning("%r has the content of its source, and nothing shows who put it there: an undo would leave it", str(target))
         return CopiedFile(target, copied.size, digest, was_there=not is_ours), ""

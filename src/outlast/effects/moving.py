@@ -10,8 +10,8 @@ whoever comes finishes. So a move that has published is carried on, never back.
    removal there is no step of a file system that does both: a worker frozen within these microseconds is not stopped.
 3. A reconciler never takes the last name away: it looks at the source before it takes a stage.
 4. Where the source is gone, a file under the final name is the moved one only if something of the attempt's own shows that it
-   was at work: its stage under that file's second name, or its permission, which it had got when the final name was free or
-   led to the same content. Somebody else may have taken the source, and the target may be any file.
+   was at work: its stage as that file's second name, the file's mark, or its permission, which it had got when the final name
+   was free or led to the same content. Somebody else may have taken the source, and the target may be any file.
 
 Where there are no hard links (or the file is protected from them) the file is renamed in one step, and its permission is an
 empty stage that is looked at just before.
@@ -30,7 +30,7 @@ from outlast.errors import FinalError, OutlastError
 from outlast.limits import COPY_TIMEOUT
 from outlast.retry import FILES
 
-from . import fault_points
+from . import fault_points, mark
 from .copying import copy, publish
 from .folder import NO_LINKS, NOTHING_GIVEN, find, is_one_name, is_plain, is_same, remove, rename_without_replacing, sync_folder
 from .original import Original, ensure_paths, ticking
@@ -111,6 +111,7 @@ def _give_name(attempt: Attempt[Any], original: Original, stage: Stage) -> str |
     digest: str | None = None
     try:
         stage.link(original)
+        mark.put(original.descriptor, stage.operation)
     except OSError as error:
         if error.errno != errno.EXDEV and error.errno not in NO_LINKS:
             raise NotDone(error) from error
@@ -129,6 +130,8 @@ def _give_name(attempt: Attempt[Any], original: Original, stage: Stage) -> str |
 
 def _rename(attempt: Attempt[Any], original: Original, stage: Stage) -> bool:
     """Rename in one step; False when the file system says that it is none of its own."""
+    if stage.stat is not None and stage.stat.st_dev == original.stat.st_dev:  # marked in vain, it would have changed
+        mark.put(original.descriptor, stage.operation)
     os.fsync(original.descriptor)
     attempt.raise_if_canceled()
     try:
@@ -170,8 +173,8 @@ def find_move(attempt: Attempt[Any], source: Path, target: Path) -> Done[MovedFi
 
     The attempt's worker may be frozen anywhere. What it has published has two names, the final one and the stage's, until it is
     finished; taking the stage away before that denies it the publication, and afterwards the removal of the source. Where the
-    source is gone and the target is there, the move is done if its permission is still there. Without that somebody else may
-    have taken the source, and where nobody can see which file is the last one, nothing is touched: a person is asked.
+    source is gone and the target is there, the move is done if the target has its mark or the permission is still there. Else
+    somebody else may have taken the source: there, and where nobody can see which file is the last one, a person is asked.
     """
     try:
         ensure_paths(source=source, target=target)
@@ -183,20 +186,20 @@ def find_move(attempt: Attempt[Any], source: Path, target: Path) -> Done[MovedFi
     stage = Stage(attempt, target)
     made, found = stage.see(), find(target)
     if is_same(found, made):
-        return _finish(attempt, source, stage, is_ours=True)
+        return _finish(attempt, source, stage)
     if find(source) is None:
         return _without_source(attempt, source, stage, made)
     revocation = stage.revoke()
     fault_points.reached("attempt revoked")
     if is_same(find(target), revocation.made):
-        return _finish(attempt, source, stage, is_ours=True)
+        return _finish(attempt, source, stage)
     if find(source) is None:
         return _without_source(attempt, source, stage, revocation.made)
     return NotDone("the source is there, and nothing that this attempt has made has the target's name", revoked=revocation.is_certain)
 
 
-def _finish(attempt: Attempt[Any], source: Path, stage: Stage, *, is_ours: bool) -> Done[MovedFile] | Unsure:
-    """Let the old name of a published file end; `is_ours` when it is shown that this attempt put it there."""
+def _finish(attempt: Attempt[Any], source: Path, stage: Stage, *, was_there: bool = False) -> Done[MovedFile] | Unsure:
+    """Let the old name of a published file end; `was_there` when nothing shows that this operation has published it."""
     digest = None
     with Original(stage.target) as moved:
         make_durable(moved)
@@ -216,15 +219,23 @@ def _finish(attempt: Attempt[Any], source: Path, stage: Stage, *, is_ours: bool)
         fault_points.reached("source removed")
         stage.take_away()
         stage.sweep(bars=True)
-        return Done(MovedFile(stage.target, moved.size, digest, was_there=not is_ours))
+        return Done(MovedFile(stage.target, moved.size, digest, was_there=was_there))
 
 
 def _without_source(attempt: Attempt[Any], source: Path, stage: Stage, made: os.stat_result | None) -> Done[MovedFile] | Unsure:
-    if made is not None and made.st_size:
-        return Unsure(f"the source {str(source)!r} is gone, and {str(stage.path)!r}, which was never published, may be its last copy")
+    """Tell whether the target is the moved file. `made` is what stood under the stage's name: empty, it is the permission."""
+    there = f"the source {str(source)!r} is gone"
+    if made is not None and made.st_size and stage.see() is not None:
+        return Unsure(f"{there}, and {str(stage.path)!r}, which was never published, may be its last copy")
     if not is_plain(find(stage.target)):
-        return Unsure(f"neither the source {str(source)!r} nor the target {str(stage.target)!r} is there as a file")
-    return _finish(attempt, source, stage)
+        return Unsure(f"{there}, and the target {str(stage.target)!r} is not there as a file either")
+    with Original(stage.target) as moved:
+        is_marked = mark.is_put(moved.descriptor, stage.operation)
+    if is_marked or (made is not None and not made.st_size):
+        return _finish(attempt, source, stage, was_there=not is_marked)
+    return Unsure(
+        f"{there}, and nothing shows that this attempt has moved it: see whether {str(stage.target)!r} is that file, or somebody else has taken the source away"
+    )
 
 
 def _is_on_one_file_system(source: Path, moved: Original) -> bool:

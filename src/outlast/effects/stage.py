@@ -33,7 +33,7 @@ from typing import Any
 from outlast.effect import Attempt, NotDone
 from outlast.ids import seed
 
-from . import fault_points
+from . import fault_points, mark
 from .folder import NO_LINKS, NOTHING_GIVEN, find, is_plain, is_same, remove, rename_without_replacing
 from .original import Original, chunks_of, ticking
 
@@ -51,7 +51,8 @@ class Stage:
         self.token = attempt.token
         self._log = attempt.log
         self._is_undo = is_undo
-        self._beginning = f"{_PREFIX}{digest.hexdigest()}-"
+        self.operation = digest.hexdigest()
+        self._beginning = f"{_PREFIX}{self.operation}-"
         self.path = target.parent / f"{self._beginning}{self.token}{f'-{seed():x}' if is_undo else ''}{_SUFFIX}"
         self._has_predecessors = is_undo or attempt.number > 1
         self._descriptor = -1
@@ -203,7 +204,8 @@ class Stage:
         return digest.hexdigest()
 
     def _keep_marks(self, original: Original) -> None:
-        """Keep the source's permissions and times, where the file system has such."""
+        """Keep the source's permissions and times, where the file system has such, and mark the copy."""
+        mark.put(self._descriptor, self.operation)
         try:
             os.fchmod(self._descriptor, original.stat.st_mode & _MODES_KEPT)
             os.utime(self._descriptor, ns=(original.stat.st_atime_ns, original.stat.st_mtime_ns))

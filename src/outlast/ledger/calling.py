@@ -15,25 +15,25 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar
 
 from outlast.clock import Clock, StoreClock
 from outlast.database.backoff import Backoff
 from outlast.database.transaction import Transaction
 from outlast.effect import Attempt, Done, Effect, NotDone, Unsure, Verdict
-from outlast.errors import EffectFailedError, OperationInProgressError, OperationUnsureError, OutlastError, PayloadError, StepStuckError
+from outlast.errors import EffectFailedError, OperationInProgressError, OperationUnsureError, PayloadError, StepStuckError
 from outlast.failure import Failure, capture
 from outlast.ids import jitter, run_id
 from outlast.limits import ENQUEUE_TIMEOUT, LEDGER_POLL_MAX
 from outlast.this_step import StepAttempt
 
+from .abandoned import Abandoned
 from .entries import Begun, Entries, GivenUp, OperationMovedError, Taken
 from .lease import leased
 from .operation import Await, Change, InProgress, OperationAttempt, OperationChange, Plan, Reconcile, Return
-from .performing import Performing
+from .performing import Performing, RaisedError
 from .threads import Threads
-from .verdict import checked_verdict, disbelieved_for, failure_of, is_not_done, retry_in
+from .verdict import Believed, Doubted, TooSoon, checked_verdict, failure_of, is_not_done, retry_in, worth
 
 R = TypeVar("R")
 logger = logging.getLogger("outlast")
@@ -124,17 +124,23 @@ class Calling:
     # --- performing --------------------------------------------------------------------------------------------------------
     async def _perform(self, attempt: OperationAttempt) -> str | None:
         step = self._effect.step
+        abandoned = self._abandoned(attempt)
         try:
             async with leased(self._threads, lambda tx: self._entries.renew(tx, attempt.number, self._lease), self._lease):
-                value = await self._call(step, attempt, on_late=partial(self._offer, attempt))
+                value = await self._call(step, attempt, abandoned)
                 result = step.signature.result.encode(value, step.result_field)
         except asyncio.CancelledError as error:
             if _is_canceled():
-                await self._cut_off(attempt)
+                await abandoned.cut_off()
                 raise
-            await self._after_error(attempt, error)  # the effect canceled itself
-        except (Exception, BaseExceptionGroup, SystemExit) as error:
-            await self._after_error(attempt, error)
+            await self._doubt(attempt, error)  # the effect canceled itself
+        except RaisedError as raised:
+            await self._after_raised(attempt, raised.error)
+        except StepStuckError:
+            await abandoned.cut_off()
+            raise
+        except Exception as error:  # its time-out, or a result that cannot be kept
+            await self._doubt(attempt, error)
         else:
             await self._record(attempt, result)
             return result
@@ -147,18 +153,18 @@ class Calling:
         except OperationMovedError:
             is_kept, _ = await self._write_with(lambda tx: self._entries.settle_late(tx, attempt, result))
             if not is_kept:
-                self._warn_late(attempt)
+                self._abandoned(attempt).warn_late()
                 raise
 
-    async def _after_error(self, attempt: OperationAttempt, error: BaseException) -> None:
-        failure = failure_of(error)
+    async def _after_raised(self, attempt: OperationAttempt, error: BaseException) -> None:
+        """The function itself raised it, so that it may say that nothing was done."""
         if is_not_done(self._effect, error):
-            await self._not_done(attempt, failure, error)
-        elif isinstance(error, StepStuckError):
-            await self._cut_off(attempt)
-            raise error
+            await self._not_done(attempt, failure_of(error), error)
         else:
-            await self._write([self._entries.of_attempt(attempt, Change.DOUBT, error=failure)])
+            await self._doubt(attempt, error)
+
+    async def _doubt(self, attempt: OperationAttempt, error: BaseException) -> None:
+        await self._write([self._entries.of_attempt(attempt, Change.DOUBT, error=failure_of(error))])
 
     async def _not_done(self, attempt: OperationAttempt, failure: Failure, error: BaseException) -> None:
         """An attempt failed and nothing was done: another one by the policy, or the end."""
@@ -179,7 +185,7 @@ class Calling:
                 return await self._find_out(attempt, taken)
         except asyncio.CancelledError:
             if _is_canceled():
-                await self._cut_off(attempt)
+                await self._abandoned(attempt).cut_off()
             raise
 
     async def _find_out(self, attempt: OperationAttempt, taken: Taken) -> str | None:
@@ -187,10 +193,10 @@ class Calling:
             raise await self._ask(taken, "it has no reconciler")
         try:
             verdict = checked_verdict(self._effect, await self._call(self._effect.reconciler, attempt))
-        except (Exception, BaseExceptionGroup, SystemExit, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:
             if _is_canceled():
                 raise
-            await self._reconcile_failed(taken, error)
+            await self._reconcile_failed(taken, error.error if isinstance(error, RaisedError) else error, is_stuck=isinstance(error, StepStuckError))
             return None
         return await self._believe(verdict, attempt, taken)
 
@@ -205,21 +211,27 @@ class Calling:
                 await self._write([self._entries.of_attempt(attempt, Change.FOUND_DONE, result=result)])
                 return result
             case NotDone():
-                wait = disbelieved_for(verdict, attempt, self._time.now())
-                if wait:
-                    await asyncio.sleep(wait.total_seconds())
-                elif attempt.error is not None:  # it ended with an error, and counts
-                    await self._not_done(attempt, attempt.error, verdict)
-                else:
-                    await self._write([self._entries.of_attempt(attempt, Change.NOT_DONE)])
+                await self._not_done_found(verdict, attempt, taken)
                 return None
             case Unsure(reason):
                 raise await self._ask(taken, reason)
 
-    async def _reconcile_failed(self, taken: Taken, error: BaseException) -> None:
+    async def _not_done_found(self, verdict: NotDone, attempt: OperationAttempt, taken: Taken) -> None:
+        asked_at = taken.operation.now  # before it looked: what it saw then says nothing about what came while it looked
+        match worth(verdict, attempt, asked_at):
+            case TooSoon(rest):
+                await asyncio.sleep((asked_at + rest - self._time.now()).total_seconds())
+            case Doubted(reason):
+                raise await self._ask(taken, reason)
+            case Believed() if attempt.error is not None:  # it ended with an error, and counts
+                await self._not_done(attempt, attempt.error, verdict)
+            case Believed():
+                await self._write([self._entries.of_attempt(attempt, Change.NOT_DONE)])
+
+    async def _reconcile_failed(self, taken: Taken, error: BaseException, *, is_stuck: bool) -> None:
         """The reconciler itself raised: it is asked again by the effect's policy, and then a person is."""
         policy, failures, failure = self._effect.step.options.retry, taken.operation.reconciles + 1, capture(error)
-        if isinstance(error, StepStuckError) or policy.is_exhausted(failures, failure):
+        if is_stuck or policy.is_exhausted(failures, failure):
             raise await self._ask(taken, f"its reconciler raised {failure}") from error
         await self._write_with(lambda tx: self._entries.count_reconcile(tx, taken.operation))
         await asyncio.sleep(policy.delay(failures, jitter()).total_seconds())
@@ -234,7 +246,7 @@ class Calling:
         step = self._effect.step
         return step.signature.decode_arguments(self._plan.arguments, step.arguments_field)
 
-    async def _call(self, step: Any, attempt: OperationAttempt, on_late: Callable[[Any], None] | None = None) -> Any:
+    async def _call(self, step: Any, attempt: OperationAttempt, abandoned: Abandoned | None = None) -> Any:
         """Call `perform` or `reconcile` with the arguments as they are stored."""
         args, kwargs = self._decode()
         around: StepAttempt[Any] = StepAttempt(
@@ -248,27 +260,7 @@ class Calling:
             on_progress=lambda attempt, progress: None,
         )
         seen: Attempt[Any] = Attempt(around, key=self._plan.name.key, number=attempt.number, token=attempt.token)
-        return await self._performing.call(self._effect, step, lambda: step.function(seen, *args, **kwargs), around, self._plan.name, on_late)
-
-    def _offer(self, attempt: OperationAttempt, value: Any) -> None:
-        """Offer a result that nobody waits for; called on the thread that it was computed on."""
-        step = self._effect.step
-        try:
-            result = step.signature.result.encode(value, step.result_field)
-            is_believed = self._threads.write_blocking(lambda tx: self._entries.offer(tx, attempt, result))
-        except OutlastError as error:
-            logger.warning("attempt %d of effect %s ended late, and its result is lost: %s", attempt.number, self._effect.name, error)
-            return
-        if not is_believed:
-            self._warn_late(attempt)
-
-    def _warn_late(self, attempt: OperationAttempt) -> None:
-        logger.warning(
-            "attempt %d of effect %s (key %s) ended late: its result is refused, and kept beside the attempt",
-            attempt.number,
-            self._effect.name,
-            self._plan.name.key,
-        )
+        return await self._performing.call(self._effect, step, lambda: step.function(seen, *args, **kwargs), around, self._plan.name, abandoned)
 
     # --- writing -----------------------------------------------------------------------------------------------------------
     async def _write(self, changes: list[OperationChange], patience: timedelta = ENQUEUE_TIMEOUT) -> None:
@@ -280,12 +272,8 @@ class Calling:
     def _note_doubt(self) -> None:
         self._shares_failure = True
 
-    async def _cut_off(self, attempt: OperationAttempt) -> None:
-        """The call ends in the middle: whoever comes next need not wait for the lease."""
-        try:
-            await asyncio.shield(self._threads.other(lambda: self._threads.write_blocking(lambda tx: self._entries.cut_off(tx, attempt))))
-        except OutlastError as error:
-            logger.debug("that attempt %d of %s was cut off is not noted: %s", attempt.number, self._plan.name.key, error)
+    def _abandoned(self, attempt: OperationAttempt) -> Abandoned:
+        return Abandoned(self._entries, self._threads, self._effect, self._plan.name.key, attempt, self._lease)
 
     def _unsure(self, decision: str) -> OperationUnsureError:
         return OperationUnsureError(self._plan.name.effect, self._plan.name.key, decision)

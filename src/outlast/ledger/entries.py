@@ -158,10 +158,19 @@ class Entries:
             if not self._store.change_operation(tx, change):
                 raise OperationMovedError
 
-    def cut_off(self, tx: Transaction, attempt: OperationAttempt) -> None:
-        """Nobody acts for the attempt any more, and nobody knows how it ended: whoever comes next need not wait for the lease."""
+    def cut_off(self, tx: Transaction, attempt: OperationAttempt, *, lingers: bool = False) -> None:
+        """Nobody acts for the attempt any more, and nobody knows how it ended: whoever comes next need not wait for the lease.
+
+        `lingers`: a thread of it goes on.
+        """
         self._store.change_operation(tx, self.of_attempt(attempt, Change.DOUBT))
         self.renew(tx, attempt.number, timedelta(0))
+        if lingers:
+            self._store.mark_lingering(tx, self._plan.name, attempt.number, attempt.token, True)
+
+    def thread_ended(self, tx: Transaction, attempt: OperationAttempt) -> None:
+        """The thread that went on goes on no more, whoever acts for the operation by now."""
+        self._store.mark_lingering(tx, self._plan.name, attempt.number, attempt.token, False)
 
     def count_reconcile(self, tx: Transaction, operation: Operation) -> None:
         if not self._store.count_reconcile(tx, self.of(operation, Change.DOUBT)):

@@ -122,7 +122,7 @@ class Ledger:
         except TypeError as error:
             raise UsageError(str(error)) from None
         owner = Owner("", 0, "", caller_token(), None)
-        plan = Plan(OperationName(effect.name, named.options.key), arguments, digest(arguments), owner)
+        plan = Plan(OperationName(effect.name, named.options.key), arguments, digest(arguments) if arguments else "", owner)
         entries = Entries(self._store, self._decisions, self._is_claimed, plan, effect, self._lease)
         calling = Calling(entries, plan, effect, threads=threads, performing=performing, services=lambda: self._services, clock=self._clock, lease=self._lease)
         result: R = step.signature.result.decode(await calling.run(patience), step.result_field)
@@ -150,11 +150,17 @@ class Ledger:
             by: Who decides.
             note: Why.
 
-        Raises `UsageError` for a question that is not there or was answered, and for an option that it does not have.
+        Raises `UsageError` for a question that is not there or was answered, and for an option that it does not have. When the answer of
+        the database to a commit is lost, and it was made, this is found out here: one's own answer is no fault.
         """
         threads, _ = self._opened()
         if not isinstance(by, str) or not by:
             raise UsageError("by is empty: write who decides")
+        in_doubt = False
+
+        def doubt() -> None:
+            nonlocal in_doubt
+            in_doubt = True
 
         def answer(tx: Transaction) -> DecisionView:
             view = self._decisions.lock_decision(tx, decision_id)
@@ -167,13 +173,15 @@ class Ledger:
                     f"decision {decision_id} is about run {view.run}, which waits for it: answer it by `outlast decide`, or by engine.operator.decide"
                 )
             text = _result_text(view, option, result)
+            if in_doubt and (view.answer, view.result, view.answered_by, view.note) == (option, text, by, note):
+                return view  # an earlier try was committed
             if not self._decisions.answer_decision(tx, decision_id, view.digest, NewAnswer(option, by, note, text)):
                 raise UsageError(f"decision {decision_id} is {view.state}: only an open one can be answered")
             answered = self._decisions.find_decision(tx, decision_id)
             assert answered is not None  # it is locked
             return answered
 
-        decided, _ = await threads.write(answer, ENQUEUE_TIMEOUT, lambda: None)
+        decided, _ = await threads.write(answer, ENQUEUE_TIMEOUT, doubt)
         return decided
 
     def _opened(self) -> tuple[Threads, Performing]:

@@ -11,7 +11,8 @@ statement that makes it: a frozen worker's token is old, and an attempt that tim
     attempting -- doubt --> unknown -- asked --> asked
     asked -- asked again --> asked
     asked -- answered: done, again, fail --> done, planned, failed
-    planned -- given up --> failed -- revived --> planned; failed -- resumed --> done
+    planned -- given up --> failed -- revived --> planned
+    unknown, asked, failed -- resumed --> done
 
 It must never let an operation leave `done`, and never begin an attempt but from `planned`.
 """
@@ -26,7 +27,9 @@ from types import MappingProxyType
 
 import msgspec
 
+from outlast.errors import UsageError
 from outlast.failure import Failure
+from outlast.limits import OPERATION_NAME_BYTES_MAX
 
 
 class OperationStatus(StrEnum):
@@ -69,7 +72,7 @@ class Change(StrEnum):
     REVIVE = "revive"
     """The run was retried, or another one uses the same key."""
     RESUME = "resume"
-    """A person gave the result of what had failed."""
+    """A person gave the result of what had failed its run; nobody need know what its attempt did."""
 
 
 S = OperationStatus
@@ -87,7 +90,7 @@ ALLOWED: Mapping[Change, tuple[frozenset[OperationStatus], OperationStatus]] = M
         Change.ANSWER_FAIL: (frozenset({S.ASKED}), S.FAILED),
         Change.GIVE_UP: (frozenset({S.PLANNED}), S.FAILED),
         Change.REVIVE: (frozenset({S.FAILED}), S.PLANNED),
-        Change.RESUME: (frozenset({S.FAILED}), S.DONE),
+        Change.RESUME: (frozenset({S.UNKNOWN, S.ASKED, S.FAILED}), S.DONE),
     }
 )
 
@@ -143,6 +146,16 @@ class Plan(msgspec.Struct, frozen=True):
     """JSON text."""
     digest: str
     owner: Owner
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a name that one of the databases could not have in its index."""
+        effect, key = (len(part.encode(errors="replace")) for part in (self.name.effect, self.name.key))
+        if effect + key > OPERATION_NAME_BYTES_MAX:
+            part = "the key: use a digest of what it stands for" if key > effect else "the effect's name, by @effect(name=)"
+            raise UsageError(
+                f"effect {self.name.effect:.80} with key {self.name.key:.80}: the name has {effect:,} bytes in UTF-8 and the key {key:,}; "
+                f"together at most {OPERATION_NAME_BYTES_MAX:,} are allowed, so shorten {part}"
+            )
 
 
 class OperationAttempt(msgspec.Struct, frozen=True):
@@ -255,12 +268,12 @@ def next_move(operation: Operation, caller: Owner, *, is_owner_active: bool) -> 
             return Return(operation.result or "null")
         case S.ASKED if operation.decision is not None:
             return Await(operation.decision)
+        case S.FAILED:
+            return Begin(is_revived=True)  # nobody's, whoever failed at it and whatever he does now
         case _ if is_owner_active and not is_same(operation.owner, caller):
             return InProgress(operation.owner.run)
         case S.PLANNED:
             return Begin()
-        case S.FAILED:
-            return Begin(is_revived=True)
         case _:
             assert operation.attempt is not None  # only an attempt leads here
             return Reconcile(operation.attempt)

@@ -1,7 +1,7 @@
 """Performing: calls `perform` and `reconcile` without an engine, as coroutines or on threads, until their time-out.
 
 A thread cannot be ended. One that goes on after nobody waits for it is remembered, so that nothing begins beside it in this
-process, and what it returns in the end is offered to whoever called it.
+process; the ledger says so to everybody else until it ends, and what it returns in the end is offered to whoever called it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ from concurrent.futures import Future
 from typing import Any
 
 from outlast.effect import Effect
-from outlast.errors import StepStuckError
+from outlast.errors import OutlastError, StepStuckError
 from outlast.failure import capture
 from outlast.scope import STEP
 from outlast.step import Step
 from outlast.this_step import StepAttempt
 
+from .abandoned import Abandoned
 from .operation import OperationName
 from .threads import Threads
 from .verdict import timed_out
 
 logger = logging.getLogger("outlast")
+
+
+class RaisedError(OutlastError):
+    """The function itself raised `error`: it is its word, and none of the library's."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Performing:
@@ -50,16 +59,17 @@ class Performing:
         function: Callable[[], Any],
         attempt: StepAttempt[Any],
         name: OperationName,
-        on_late: Callable[[Any], None] | None = None,
+        abandoned: Abandoned | None = None,
     ) -> Any:
-        """Call `function`, which is `step`'s with its arguments. Raises what it raises, and `AttemptTimeoutError`.
+        """Call `function`, which is `step`'s with its arguments. What it raises comes as `RaisedError`, and its time-out as `AttemptTimeoutError`.
 
-        A thread is told at its time-out, and waited for once as long again: what it says by then counts. After that it is
-        `StepStuckError`, and what it returns goes to `on_late`, on that thread, as it does when the caller is canceled.
+        A `CancelledError` comes as it is: the caller sees whether it is his own. A thread is told at its time-out, and waited for once as
+        long again: what it says by then counts. After that it is `StepStuckError`, and `abandoned` sees to it, as it does when the caller
+        is canceled.
         """
         if step.is_async:
             return await self._await(effect, function, attempt)
-        return await self._wait(effect, function, attempt, name, on_late)
+        return await self._wait(effect, function, attempt, name, abandoned)
 
     async def _await(self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any]) -> Any:
         async def run() -> Any:
@@ -69,13 +79,17 @@ class Performing:
         try:
             async with asyncio.timeout(effect.timeout.total_seconds()) as limit:
                 return await asyncio.create_task(run())
-        except TimeoutError:
+        except TimeoutError as error:
             if limit.expired():
                 raise timed_out(effect) from None
+            raise RaisedError(error) from error
+        except asyncio.CancelledError:
             raise
+        except (Exception, BaseExceptionGroup, SystemExit) as error:
+            raise RaisedError(error) from error
 
     async def _wait(
-        self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any], name: OperationName, on_late: Callable[[Any], None] | None
+        self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any], name: OperationName, abandoned: Abandoned | None
     ) -> Any:
         def run() -> Any:
             STEP.set(lambda: attempt)
@@ -93,25 +107,30 @@ class Performing:
             if not done:
                 attempt.tell("the attempt timed out")
                 done, _ = await asyncio.wait({waiter}, timeout=seconds)
-            if done:
-                return waiter.result()
         except asyncio.CancelledError:
             attempt.tell("the caller was canceled")
-            self._abandon(thread, name, on_late)
+            self._abandon(thread, name, abandoned)
             raise
-        self._abandon(thread, name, on_late)
+        if done:
+            return _said(waiter)
+        self._abandon(thread, name, abandoned)
         raise StepStuckError(effect.name, attempt.attempt, capture(timed_out(effect)))
 
-    def _abandon(self, thread: Future[Any], name: OperationName, on_late: Callable[[Any], None] | None) -> None:
+    def _abandon(self, thread: Future[Any], name: OperationName, abandoned: Abandoned | None) -> None:
         if thread.cancel():
             return  # it never began
         self._lingering.setdefault(name, set()).add(thread)
+        if abandoned is not None:
+            abandoned.leave(thread)
 
-        def ended(thread: Future[Any]) -> None:
-            if on_late is not None and thread.exception() is None:
-                on_late(thread.result())
 
-        thread.add_done_callback(ended)
+def _said(waiter: asyncio.Future[Any]) -> Any:
+    try:
+        return waiter.result()
+    except asyncio.CancelledError:
+        raise
+    except (Exception, BaseExceptionGroup, SystemExit) as error:
+        raise RaisedError(error) from error
 
 
 def _look_at(waiter: asyncio.Future[Any]) -> None:

@@ -91,9 +91,9 @@ class LedgerStore(Protocol):
     def delete_old_operations(
         self, tx: Transaction, older_than: timedelta, limit: int, after: OperationName | None, now: datetime | None = None
     ) -> tuple[int, OperationName | None]:
-        """Look at a page of operations, and delete those that were done or failed before the cutoff and whose run is not there any more.
+        """Look at a page of operations, and delete those that were done, failed or planned before the cutoff and for which nobody acts.
 
-        Returns how many, and where the next page begins; None at the end. An operation without a result that may have been done
+        Nobody does where its run is not there any more, and of one that is planned without a run no lease goes on. Returns how many, and where the next page begins; None at the end. An operation without a result that may have been done
         stays, however old it is.
         """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
@@ -31,18 +32,40 @@ class Threads:
 
         Raises what does not pass at once, and what is still there when the patience is over.
         """
-        backoff, in_doubt = Backoff(), False
+        doubts = []
+
+        def doubt() -> None:
+            doubts.append(True)
+            on_doubt()
+
+        written = await self.insist(lambda: self.write_blocking(function), patience, doubt)
+        return written, bool(doubts)
+
+    async def insist(self, function: Callable[[], R], patience: timedelta, on_doubt: Callable[[], None]) -> R:
+        """Run something that writes until the database answers, as `write` does."""
+        backoff = Backoff()
         give_up_at = self._clock.monotonic() + patience.total_seconds()
         while True:
             try:
-                return await self.other(lambda: self.write_blocking(function)), in_doubt
+                return await self.other(function)
             except OutlastError as error:
                 if not is_passing(error) or self._clock.monotonic() >= give_up_at:
                     raise
                 if isinstance(error, CommitUnknownError):
-                    in_doubt = True
                     on_doubt()
             await asyncio.sleep(backoff.next())
+
+    def insist_blocking(self, function: Callable[[], R], patience: timedelta) -> R:
+        """Run something that writes until the database answers, on this thread."""
+        backoff = Backoff()
+        give_up_at = self._clock.monotonic() + patience.total_seconds()
+        while True:
+            try:
+                return function()
+            except OutlastError as error:
+                if not is_passing(error) or self._clock.monotonic() >= give_up_at:
+                    raise
+            time.sleep(backoff.next())
 
     async def read(self, function: Callable[[Transaction], R]) -> R:
         return await self.other(lambda: self._read(function))

@@ -6,6 +6,7 @@ the attempt may still be under way.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,7 +30,11 @@ def timed_out(effect: Effect[..., Any]) -> AttemptTimeoutError:
 
 
 def is_not_done(effect: Effect[..., Any], error: BaseException) -> bool:
-    """Tell whether what `perform` raised says that nothing was done: `NotDone`, or a class that `not_done` names."""
+    """Tell whether what `perform` raised says that nothing was done: `NotDone`, or a class that `not_done` names.
+
+    The caller says by asking that the function itself raised it. A time-out, a thread that goes on, or a result that cannot be kept are
+    the library's own errors and say nothing of the sort, whatever classes `not_done` names: of those it is not asked.
+    """
     return isinstance(error, (NotDone, *effect.options.not_done))
 
 
@@ -69,3 +74,36 @@ def disbelieved_for(verdict: NotDone, attempt: OperationAttempt, now: datetime, 
     if verdict.revoked:
         return timedelta(0)
     return max(believable_at(attempt, died_at) - now, timedelta(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """It was not done, and nothing of the attempt can be under way any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooSoon:
+    """Something of the attempt may be under way: ask the reconciler once more after this time, counted from when it was asked."""
+
+    rest: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """No time makes it believable: ask a person, for this reason."""
+
+    reason: str
+
+
+def worth(verdict: NotDone, attempt: OperationAttempt, asked_at: datetime, died_at: datetime | None = None) -> Believed | TooSoon | Doubted:
+    """Return what a reconciler's "not done" is worth.
+
+    `asked_at` is the database's time before it looked. `died_at`: since when the attempt's worker is proven dead, and its threads with it;
+    while it is not, a thread that nobody waits for any more may do at any time what it was to do, and only what was revoked is believed.
+    """
+    rest = disbelieved_for(verdict, attempt, asked_at, died_at)
+    if rest:
+        return TooSoon(rest)
+    if attempt.lingers and died_at is None and not verdict.revoked:
+        return Doubted("a thread of the attempt still runs")
+    return Believed()

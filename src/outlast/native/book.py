@@ -40,6 +40,8 @@ from outlast.ledger.store import LedgerStore
 from .backend import Backend
 from .store import Hold, StepCheckpoint
 
+NOBODY = 0
+"""The token of an operation that was given up: a run's first claim has 1."""
 _UNFIT = "the answer {answer!r} was given, and its result does not fit: {error}"
 _WITHDRAWN = "the question before was withdrawn when the run was over"
 
@@ -167,6 +169,20 @@ class Book:
         self._ensure_held(tx)
         for change in changes:
             self._change(tx, change)
+
+    def cut_off(self, tx: Transaction, change: OperationChange, attempt: OperationAttempt, *, lingers: bool) -> None:
+        """Nobody waits for an attempt any more, and nobody owns its operation: true whoever holds the run, so the claim is not tested.
+
+        Where the operation has moved on, only that its function goes on is noted.
+        """
+        if self._ledger.change_operation(tx, change, self._at()):
+            self._ledger.own_operation(tx, self._plan.name, msgspec.structs.replace(self._plan.owner, token=NOBODY))
+        if lingers:
+            self.mark_lingering(tx, attempt, lingers=True)
+
+    def mark_lingering(self, tx: Transaction, attempt: OperationAttempt, *, lingers: bool) -> None:
+        """Say whether a function of an attempt goes on although nobody waits for it."""
+        self._ledger.mark_lingering(tx, self._plan.name, attempt.number, attempt.token, lingers)
 
     def count_reconcile(self, tx: Transaction, operation: Operation) -> None:
         """Count one more failure of the reconciler in a row."""

@@ -5,7 +5,7 @@ Rows are locked in the order in which everybody locks them: the run, the operati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outlast.database.transaction import Transaction
@@ -15,7 +15,7 @@ from outlast.effect import find_effect
 from outlast.errors import UsageError
 from outlast.ids import run_id as new_id
 from outlast.ledger.asking import fitting_result
-from outlast.ledger.operation import Change, OperationChange, OperationStatus
+from outlast.ledger.operation import ALLOWED, Change, OperationChange, OperationStatus
 from outlast.payload import codec_for
 from outlast.run import RunStatus, RunView
 
@@ -99,11 +99,22 @@ def resume(runtime: Runtime, tx: Transaction, run_id: str, result: str, actor: s
     return resumed, runtime.store.find_run(tx, run_id, now)
 
 
+_RESUMABLE = ALLOWED[Change.RESUME][0] | {OperationStatus.ATTEMPTING}
+
+
 def _resume_operation(runtime: Runtime, tx: Transaction, run_id: str, resumed: Resumed, result: str) -> None:
-    """Note that an effect counts as done. One that somebody else acts for by now is his: the run has its result all the same."""
+    """Note that an effect counts as done, whatever its last attempt did: the run is over and locked, so that nobody acts for it.
+
+    One that somebody else acts for by now is his: the run has its result all the same.
+    """
     ledger, now = runtime.backend.ledger, runtime.at()
     place = (resumed.generation, str(resumed.key))
     for operation in ledger.list_operations(tx, run_id, now):
-        if (operation.owner.generation, operation.owner.step) == place and operation.status is OperationStatus.FAILED:
+        if (operation.owner.generation, operation.owner.step) == place and operation.status in _RESUMABLE:
             attempt = 0 if operation.attempt is None else operation.attempt.number
-            ledger.change_operation(tx, OperationChange(operation.name, Change.RESUME, operation.owner, attempt, result=result), now)
+            change = OperationChange(operation.name, Change.DOUBT, operation.owner, attempt)
+            if operation.status is OperationStatus.ATTEMPTING:
+                ledger.change_operation(tx, change, now)  # it was cut off, and its attempt is over
+            ledger.change_operation(tx, replace(change, change=Change.RESUME, result=result), now)
+            if operation.decision is not None:
+                runtime.backend.decisions.close_decision(tx, operation.decision, DecisionState.WITHDRAWN, now)

@@ -8,15 +8,13 @@ and an attempt of which nobody knows the outcome is reconciled before anything e
 A result and the record of the call are committed together. An unknown outcome of that commit is resolved by reading the
 record. An attempt that a take has begun in a commit of unknown outcome was performed by nobody, and is performed.
 
-A function that goes on in a thread after nobody waits for it offers its result to the ledger by itself: it is believed
-while its attempt is the current one and the claim is too, and otherwise kept beside the attempt, with a warning.
+What a function says after nobody waits for it is `EffectAttempt`'s business.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -39,6 +37,7 @@ from .backend import Backend
 from .book import Begun, Book, Decided, OperationMovedError, Taken
 from .calls import Backoff, Calls, is_passing
 from .conclusion import Asked, Broken, Conclusion, Failed, Later, Recorded
+from .effect_attempt import EffectAttempt
 from .step_timeout import StepTimeoutError
 from .store import StepCheckpoint
 
@@ -84,20 +83,19 @@ class Effecting:
 
     def __init__(self, effects: Effects, driver: NativeDriver, call: Call, attempt: StepAttempt[Any], run: Run) -> None:
         assert call.step is not None and call.step.effect is not None  # noqa: PT018 - one fact: only effects come here
-        self._effects = effects
+        self.effects = effects
         self._driver = driver
         self._call = call
         self._step_attempt = attempt
         self._run_function = run
-        self._effect: Effect[..., Any] = call.step.effect
+        self.effect: Effect[..., Any] = call.step.effect
         self._arguments = call.step.arguments
         self._started_at = driver.clock()
-        self._name = OperationName(self._effect.name, self._effect.options.key or derived_key(driver, call))
+        self.name = OperationName(self.effect.name, self.effect.options.key or derived_key(driver, call))
         claim = driver.claim
-        self._owner = Owner(claim.id, claim.generation, str(call.key), claim.token, driver.checkpoints.worker_id)
-        plan = Plan(self._name, self._arguments, call.step.digest, self._owner)
-        self._book = Book(effects.backend, claim.hold, plan, self._effect, effects.at)
-        self._abandoned = threading.Event()
+        self.owner = Owner(claim.id, claim.generation, str(call.key), claim.token, driver.checkpoints.worker_id)
+        plan = Plan(self.name, self._arguments, call.step.digest, self.owner)
+        self.book = Book(effects.backend, claim.hold, plan, self.effect, effects.at)
         self._taken_at = effects.monotonic()
         self.may_commit = False
         """Its record is being committed, and nothing that is decided here can stop it."""
@@ -110,7 +108,7 @@ class Effecting:
             try:
                 conclusion = await self._go_on(await self._take())
             except OperationMovedError:
-                logger.debug("operation %s of run %s has moved: looked at anew", self._name.key, self._owner.run)
+                logger.debug("operation %s of run %s has moved: looked at anew", self.name.key, self.owner.run)
                 await asyncio.sleep(backoff.next())
             except OperationConflictError as error:
                 return Failed(capture(error, is_final=True), None)
@@ -119,9 +117,6 @@ class Effecting:
                 RefusedError,
             ) as error:  # no word about the effect: the operation stays as it is, and a retry of the run goes on with it
                 return Broken(error)
-            except asyncio.CancelledError:
-                self._abandoned.set()
-                raise
             else:
                 if conclusion is not None:
                     return conclusion
@@ -140,19 +135,19 @@ class Effecting:
             return
         match taking.result().move:
             case Begun(attempt):
-                self._effects.spawn(self._note_quietly(attempt, Change.NOT_DONE))
+                self.effects.spawn(EffectAttempt(self, attempt).withdraw())
 
     def _ensure_in_time(self) -> None:
         """Raise when this process was frozen since it took the operation: its lease is over, and nothing is begun any more."""
-        if self._effects.monotonic() - self._taken_at > self._effects.lease * _SAFE_SHARE:
+        if self.effects.monotonic() - self._taken_at > self.effects.lease * _SAFE_SHARE:
             raise LeaseLostError("the worker stood still for longer than its lease before the effect began: nothing of it is begun")
 
     async def _take_whole(self) -> Taken:
         new_id = run_id()
-        self._taken_at = self._effects.monotonic()
-        taken, in_doubt = await self._write("take_effect", lambda tx: self._book.take(tx, new_id))
+        self._taken_at = self.effects.monotonic()
+        taken, in_doubt = await self._write("take_effect", lambda tx: self.book.take(tx, new_id))
         match taken.move:
-            case Reconcile(attempt) if in_doubt and attempt.outcome is None and attempt.run_token == self._owner.token:
+            case Reconcile(attempt) if in_doubt and attempt.outcome is None and attempt.run_token == self.owner.token:
                 return Taken(Begun(attempt), taken.operation)
         return taken
 
@@ -166,7 +161,7 @@ class Effecting:
             case Return(result):
                 return await self._record([], attempts=_number_of(taken), result=result)
             case Decided(answered, decision):
-                change = OperationChange(self._name, answered.change, self._owner, _number_of(taken), result=answered.result, error=answered.error)
+                change = OperationChange(self.name, answered.change, self.owner, _number_of(taken), result=answered.result, error=answered.error)
                 return await self._record([change], attempts=_number_of(taken), result=answered.result, error=answered.error, decision=decision)
             case Await(decision):
                 return self._asked(decision)
@@ -176,21 +171,25 @@ class Effecting:
 
     def _asked(self, decision: str) -> Asked:
         """Of a key that runs share the question may have been put by another one, with whose end it is withdrawn: look again by oneself."""
-        return Asked(decision, None if self._effect.options.key is None else self._driver.clock() + 12 * OPERATION_POLL)
+        return Asked(decision, None if self.effect.options.key is None else self._driver.clock() + 12 * OPERATION_POLL)
 
     # --- performing --------------------------------------------------------------------------------------------------------
     async def _perform(self, attempt: OperationAttempt) -> Conclusion | None:
-        step, events = self._effect.step, self._effects.events
-        events.emit("effect_attempt_started", run=self._owner.run, effect=self._name.effect, attempt=attempt.number, token=attempt.token)
+        step, events = self.effect.step, self.effects.events
+        events.emit("effect_attempt_started", run=self.owner.run, effect=self.name.effect, attempt=attempt.number, token=attempt.token)
         self._ensure_in_time()
+        performing = EffectAttempt(self, attempt)
         try:
-            value = await self._call_function(step, (), attempt, on_late=partial(self._offer, attempt))
+            value = await performing.call()
         except asyncio.CancelledError:
             if self._call.is_stopped:
-                self._effects.spawn(self._note_quietly(attempt, Change.DOUBT))  # whoever looks at the operation sees that it is over
+                self.effects.spawn(performing.abandon())
                 raise
             return await self._after_error(attempt, asyncio.CancelledError("the effect canceled itself"), is_own=False)
-        except (StepTimeoutError, StepStuckError) as error:
+        except StepStuckError:
+            await performing.abandon()
+            raise
+        except StepTimeoutError as error:
             return await self._after_error(attempt, error, is_own=False)
         except BaseException as error:
             return await self._after_error(attempt, error, is_own=True)
@@ -198,62 +197,51 @@ class Effecting:
             result = step.signature.result.encode(value, step.result_field)
         except PayloadError as error:
             return await self._after_error(attempt, error, is_own=False)
-        events.emit("effect_performed", run=self._owner.run, effect=self._name.effect, attempt=attempt.number)
+        events.emit("effect_performed", run=self.owner.run, effect=self.name.effect, attempt=attempt.number)
         try:
             return await self._record([self._change(Change.RESULT, attempt, result=result)], attempts=attempt.number, result=result)
         except (LeaseLostError, OperationMovedError):
-            await asyncio.to_thread(self._offer_encoded, attempt, result)  # a frozen worker that comes back: its word is kept beside the attempt
+            await asyncio.to_thread(performing.offer, result)  # a frozen worker that comes back: its word is kept beside the attempt
             raise
 
     async def _after_error(self, attempt: OperationAttempt, error: BaseException, *, is_own: bool) -> Conclusion | None:
         """`is_own`: the function itself raised it, so that it may say that nothing was done."""
         failure = failure_of(error)
-        if is_own and is_not_done(self._effect, error):
+        if is_own and is_not_done(self.effect, error):
             return await self._not_done(attempt, failure, error)
-        is_stuck = isinstance(error, StepStuckError)
-        if is_stuck:
-            self._abandoned.set()
         await self._note("note_effect", [self._change(Change.DOUBT, attempt, error=failure)])
-        if is_stuck:
-            raise error
         return None
 
     async def _not_done(self, attempt: OperationAttempt, failure: Failure, error: BaseException) -> Conclusion:
         """An attempt failed and nothing was done: another one by the policy, or the end."""
         changes = [self._change(Change.NOT_DONE, attempt, error=failure)]
-        delay = retry_in(self._effect, error, failure, self._call.attempts + 1, jitter())
+        delay = retry_in(self.effect, error, failure, self._call.attempts + 1, jitter())
         if delay is not None:
             await self._note("note_effect", changes)
             return Failed(failure, delay)
         changes.append(self._change(Change.GIVE_UP, attempt, error=failure))
         return await self._record(changes, attempts=attempt.number, error=failure)
 
-    async def _note_quietly(self, attempt: OperationAttempt, change: Change) -> None:
-        try:
-            await self._effects.calls.write("note_effect", lambda tx: self._book.note(tx, [self._change(change, attempt)]))
-        except OutlastError as error:
-            logger.debug("how attempt %d of %s ended is not noted: %s", attempt.number, self._name.key, error)
-
     # --- reconciling -------------------------------------------------------------------------------------------------------
     async def _reconcile(self, attempt: OperationAttempt, taken: Taken) -> Conclusion | None:
-        if self._effect.reconciler is None:
+        if self.effect.reconciler is None:
             return await self._ask(taken, "it has no reconciler")
         try:
-            verdict = checked_verdict(self._effect, await self._call_function(self._effect.reconciler, (), attempt))
+            verdict = checked_verdict(self.effect, await self.call_function(self.effect.reconciler, attempt))
         except asyncio.CancelledError as error:
             if self._call.is_stopped:
                 raise
             return await self._reconcile_failed(taken, error)
         except BaseException as error:  # SystemExit too: the question stays, whatever the reconciler does
             return await self._reconcile_failed(taken, error)
-        self._effects.events.emit("effect_reconciled", run=self._owner.run, effect=self._name.effect, attempt=attempt.number, verdict=type(verdict).__name__)
+        self.effects.events.emit("effect_reconciled", run=self.owner.run, effect=self.name.effect, attempt=attempt.number, verdict=type(verdict).__name__)
         return await self._believe(verdict, attempt, taken)
 
     async def _believe(self, verdict: Verdict[Any], attempt: OperationAttempt, taken: Taken) -> Conclusion | None:
         match verdict:
             case Done(value):
                 try:
-                    result = self._effect.step.signature.result.encode(value, self._effect.step.result_field)
+                    result = self.effect.step.signature.result.encode(value, self.effect.step.result_field)
                 except PayloadError as error:
                     return await self._ask(taken, f"its reconciler found it done, with a result that cannot be kept: {error}")
                 return await self._record([self._change(Change.FOUND_DONE, attempt, result=result)], attempts=attempt.number, result=result)
@@ -271,84 +259,50 @@ class Effecting:
 
     async def _reconcile_failed(self, taken: Taken, error: BaseException) -> Conclusion:
         """The reconciler itself raised: it is asked again by the effect's policy, and then a person is."""
-        policy, failures = self._effect.step.options.retry, taken.operation.reconciles + 1
+        policy, failures = self.effect.step.options.retry, taken.operation.reconciles + 1
         if isinstance(error, StepStuckError) or policy.is_exhausted(failures, capture(error)):
             return await self._ask(taken, f"its reconciler raised {capture(error)}")
-        await self._note_with("note_effect", lambda tx: self._book.count_reconcile(tx, taken.operation))
+        await self._note_with("note_effect", lambda tx: self.book.count_reconcile(tx, taken.operation))
         return Later(self._driver.clock() + policy.delay(failures, jitter()))
 
     async def _ask(self, taken: Taken, reason: str) -> Conclusion:
         new_id = run_id()
-        await self._note_with("ask_effect", lambda tx: self._book.ask(tx, taken.operation, new_id, reason))
-        self._effects.events.emit("decision_opened", run=self._owner.run, effect=self._name.effect, decision=new_id)
+        await self._note_with("ask_effect", lambda tx: self.book.ask(tx, taken.operation, new_id, reason))
+        self.effects.events.emit("decision_opened", run=self.owner.run, effect=self.name.effect, decision=new_id)
         return self._asked(new_id)
 
     # --- calling the application ---------------------------------------------------------------------------------------------
     def _decode_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        step = self._effect.step
+        step = self.effect.step
         return step.signature.decode_arguments(self._arguments, step.arguments_field)
 
-    async def _call_function(
-        self, step: Step[..., Any], given: tuple[Any, ...], attempt: OperationAttempt, on_late: Callable[[Any], None] | None = None
-    ) -> Any:
-        """Call `perform` or `reconcile`; what a thread returns after nobody waits for it goes to `on_late`."""
+    async def call_function(self, step: Step[..., Any], attempt: OperationAttempt, watched: Callable[[Callable[[], Any]], Any] | None = None) -> Any:
+        """Call `perform` or `reconcile` until its time-out; `watched` calls what runs on a thread."""
         args, kwargs = self._decode_arguments()
-        seen: Attempt[Any] = Attempt(self._step_attempt, key=self._name.key, number=attempt.number, token=attempt.token, started_at=attempt.started_at)
-
-        def call() -> Any:
-            value = step.function(seen, *given, *args, **kwargs)
-            if on_late is not None and not step.is_async and self._abandoned.is_set():
-                on_late(value)
-            return value
-
-        return await self._run_function(step, call, self._effect.timeout)
-
-    def _offer(self, attempt: OperationAttempt, value: Any) -> None:
-        """Offer a result that nobody waits for; called on the thread that it was computed on."""
-        step = self._effect.step
-        try:
-            result = step.signature.result.encode(value, step.result_field)
-        except PayloadError as error:
-            logger.warning("attempt %d of effect %s ended late, with a result that cannot be kept: %s", attempt.number, self._name.effect, error)
-        else:
-            self._offer_encoded(attempt, result)
-
-    def _offer_encoded(self, attempt: OperationAttempt, result: str) -> None:
-        change = self._change(Change.FOUND_DONE, attempt, result=result)
-        try:
-            is_believed = self._effects.calls.write_blocking("record_late", lambda tx: self._book.record_late(tx, change, attempt, result))
-        except OutlastError as error:
-            logger.warning("attempt %d of effect %s ended late, and its result is lost: %s", attempt.number, self._name.effect, error)
-            return
-        if not is_believed:
-            logger.warning(
-                "attempt %d of effect %s (run %s) ended late: its result is refused, and kept beside the attempt",
-                attempt.number,
-                self._name.effect,
-                self._owner.run,
-            )
-            self._effects.events.emit("late_result_refused", run=self._owner.run, effect=self._name.effect, attempt=attempt.number)
+        seen: Attempt[Any] = Attempt(self._step_attempt, key=self.name.key, number=attempt.number, token=attempt.token, started_at=attempt.started_at)
+        function = partial(step.function, seen, *args, **kwargs)
+        return await self._run_function(step, function if watched is None else partial(watched, function), self.effect.timeout)
 
     # --- writing -----------------------------------------------------------------------------------------------------------
     def _change(self, change: Change, attempt: OperationAttempt, *, result: str | None = None, error: Failure | None = None) -> OperationChange:
-        return OperationChange(self._name, change, self._owner, attempt.number, result=result, error=error)
+        return OperationChange(self.name, change, self.owner, attempt.number, result=result, error=error)
 
     async def _note(self, name: str, changes: list[OperationChange]) -> None:
-        await self._note_with(name, lambda tx: self._book.note(tx, changes))
+        await self._note_with(name, lambda tx: self.book.note(tx, changes))
 
     async def _note_with(self, name: str, function: Callable[[Transaction], None]) -> None:
         """Write something that is refused when it is there already: after a commit of unknown outcome that is taken for an answer."""
         try:
             await self._write(name, function)
         except _DoubtfulMove:
-            logger.debug("%s of %s: an earlier try was committed", name, self._name.key)
+            logger.debug("%s of %s: an earlier try was committed", name, self.name.key)
 
     async def _write(self, name: str, function: Callable[[Transaction], R]) -> tuple[R, bool]:
         """Write until the database answers; also tell whether an earlier try may have been committed. Ends with the lease."""
         backoff, in_doubt = Backoff(), False
         while True:
             try:
-                return await self._effects.calls.write(name, function), in_doubt
+                return await self.effects.calls.write(name, function), in_doubt
             except OperationMovedError:
                 if in_doubt:
                     raise _DoubtfulMove from None
@@ -366,7 +320,7 @@ class Effecting:
         checkpoint = self._driver.place(self._call, result, self._started_at, error=error, attempts=attempts)
         self.may_commit = True
         try:
-            await self._write("record_effect", lambda tx: self._book.record(tx, changes, checkpoint, decision))
+            await self._write("record_effect", lambda tx: self.book.record(tx, changes, checkpoint, decision))
         except (_DoubtfulMove, RefusedError, LeaseLostError) as refused:
             if isinstance(refused, RefusedError) and refused.refusal is not Refusal.DUPLICATE:
                 self._withdraw()
@@ -379,7 +333,7 @@ class Effecting:
         except OutlastError:
             self._withdraw()
             raise
-        self._effects.events.emit("effect_recorded", run=self._owner.run, effect=self._name.effect, step=self._owner.step)
+        self.effects.events.emit("effect_recorded", run=self.owner.run, effect=self.name.effect, step=self.owner.step)
         return Recorded(checkpoint)
 
     def _withdraw(self) -> None:
@@ -387,11 +341,11 @@ class Effecting:
         self._driver.withdraw_place(self._call)
 
     async def _is_kept(self, checkpoint: StepCheckpoint) -> bool:
-        store = self._effects.backend.store
+        store = self.effects.backend.store
         backoff = Backoff()
         while True:
             try:
-                return bool(await self._effects.calls.read("find_effect_record", lambda tx: store.find_kept(tx, [checkpoint])))
+                return bool(await self.effects.calls.read("find_effect_record", lambda tx: store.find_kept(tx, [checkpoint])))
             except OutlastError as error:
                 if not is_passing(error):
                     raise

@@ -1,5 +1,6 @@
-"""What tests of copies and moves ask for: a file, where it is to go, and a disk of their own."""
+"""What tests of copies and moves ask for: a file, where it is to go, a disk of their own, and file systems with and without marks."""
 
+import errno
 import os
 
 import pytest
@@ -23,6 +24,29 @@ def target(tmp_path):
     path = tmp_path / "to" / "film.mkv"
     path.parent.mkdir()
     return path
+
+
+@pytest.fixture
+def marks(tmp_path):
+    """A file system that keeps extended attributes."""
+    probe = tmp_path / "probe"
+    probe.touch()
+    try:
+        os.setxattr(probe, "user.outlast.probe", b"")
+    except (AttributeError, OSError):
+        pytest.skip("capability: the file system keeps no extended attributes")
+    probe.unlink()
+
+
+@pytest.fixture
+def no_marks(monkeypatch):
+    """A file system that keeps no extended attributes."""
+
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "setxattr", refuse, raising=False)
+    monkeypatch.setattr(os, "getxattr", refuse, raising=False)
 
 
 @pytest.fixture

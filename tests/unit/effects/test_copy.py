@@ -154,7 +154,9 @@ def test_any_name_that_a_file_can_have_is_copied(name, tmp_path_factory):
     assert signature.result.decode(signature.result.encode(copied, "result"), "result") == copied
     assert os.listdir(os.fsencode(target.parent)) == [name]
     assert target.read_bytes() == name
-    assert reconcile(attempt_of(), source, target) == Done(copied)
+    verdict = reconcile(attempt_of(), source, target)
+    assert isinstance(verdict, Done)
+    assert (verdict.result.path, verdict.result.sha256) == (target, copied.sha256)
     undo(attempt_of(), copied, source, target)
     assert os.listdir(target.parent) == []
 

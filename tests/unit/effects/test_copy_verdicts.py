@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 
 import pytest
 
@@ -52,10 +53,56 @@ def test_a_bar_that_cannot_be_set_is_not_called_a_revocation(source, target, mon
     assert not verdict.revoked
 
 
-def test_a_copy_is_found_by_its_content(source, target):
-    """Published, and its temporary name gone: the content is compared with the source's."""
+def test_a_copy_is_known_by_its_mark(source, target, marks):
+    """Published, its temporary name gone, and the result not recorded: the content is compared, the mark shows who made it, and undo removes it."""
+    copied = copy(source, target)
+    verdict = reconcile(attempt_of(), source, target)
+    assert verdict == Done(copied)
+    assert not verdict.result.was_there
+    undo(attempt_of(), verdict.result, source, target)
+    assert names(target.parent) == []
+
+
+def test_a_copy_without_mark_is_done_and_left_by_undo(source, target, no_marks):
+    """Where nothing can be marked nobody can show who made the copy: it is the result, and undo leaves it."""
+    copy(source, target)
+    verdict = reconcile(attempt_of(), source, target)
+    assert verdict == Done(CopiedFile(target, len(content()), sha256(content()), was_there=True))
+    undo(attempt_of(), verdict.result, source, target)
+    assert target.read_bytes() == content()
+
+
+def stood_there(source, target):
     target.write_bytes(content())
-    assert reconcile(attempt_of(), source, target) == Done(CopiedFile(target, len(content()), sha256(content())))
+
+
+def stood_there_beside_a_stage(source, target):
+    """The attempt had written, and had not published."""
+    stage_of(1, target).write_bytes(content())
+    target.write_bytes(content())
+
+
+def made_by_another(source, target):
+    copy_file(attempt_of(key="another"), source, target)
+
+
+def exchanged_for_its_copy(source, target):
+    """Programs that copy extended attributes copy the mark."""
+    copy(source, target)
+    shutil.copy2(target, target.with_name("x"))
+    target.with_name("x").replace(target)
+
+
+@pytest.mark.parametrize("put", [stood_there, stood_there_beside_a_stage, made_by_another, exchanged_for_its_copy])
+def test_what_only_has_the_same_content_is_left_by_undo(source, target, put, caplog):
+    """A killed attempt that did not make the target finds it done, says that nothing shows who made it, and undo never removes it."""
+    put(source, target)
+    with caplog.at_level(logging.WARNING):
+        verdict = reconcile(attempt_of(), source, target)
+    assert verdict == Done(CopiedFile(target, len(content()), sha256(content()), was_there=True))
+    assert "nothing shows who put it there" in caplog.text
+    undo(attempt_of(), verdict.result, source, target)
+    assert target.read_bytes() == content()
 
 
 def test_a_copy_is_proven_by_its_temporary_name_without_its_source(source, target):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 
 import pytest
 from tests.outage.small_disk import SmallDisk
@@ -95,7 +96,40 @@ def test_a_missing_source_is_not_done(place):
     with pytest.raises(OutlastError, match="an earlier attempt ended late") as late:
         place.move(2)
     assert not isinstance(late.value, NotDone)
-    assert isinstance(place.reconcile(2), Done)
+    assert isinstance(place.reconcile(2), Unsure)
+
+
+def test_a_finished_move_is_found_by_its_mark(place, marks):
+    """All was done but recorded: the mark shows that the target is the moved file, whichever way it went, and undo gives it back."""
+    place.move()
+    for number in (1, 2):  # any attempt of the operation
+        verdict = place.reconcile(number)
+        assert isinstance(verdict, Done)
+        assert (verdict.result.size, verdict.result.was_there) == (SIZE, False)
+        place.assert_moved()
+    place.undo(verdict.result)
+    place.assert_at_source()
+
+
+def test_a_finished_move_without_mark_is_for_a_person(place, no_marks):
+    """Where nothing can be marked, and the temporary name is gone, nobody can show that the target is the moved file."""
+    place.move()
+    verdict = place.reconcile()
+    assert isinstance(verdict, Unsure)
+    assert "nothing shows that this attempt has moved it" in verdict.reason
+    place.assert_moved()
+
+
+def test_a_permission_shows_the_move_and_not_who_put_the_file_there(place, no_marks):
+    """Killed after the source went: done by the permission that is left, and undo gives the source back without removing the target."""
+    place.source.rename(place.target) if not place.is_copied else shutil.move(place.source, place.target)
+    place.stage().touch()
+    verdict = place.reconcile()
+    assert isinstance(verdict, Done)
+    assert verdict.result.was_there
+    place.assert_moved()
+    place.undo(verdict.result)
+    assert place.source.read_bytes() == place.target.read_bytes() == content()
 
 
 def test_a_cancel_leaves_the_source(place, monkeypatch):

@@ -11,7 +11,7 @@ from outlast.effects import MovedFile, TargetExistsError, move_file
 from outlast.effects.stage import Stage
 from outlast.errors import FinalError
 
-from .files import attempt_of, content
+from .files import At, attempt_of, content
 from .place import SIZE, Place
 
 
@@ -127,11 +127,36 @@ def test_a_missing_folder_is_unsure(near, which):
     assert str(path.parent) in verdict.reason
 
 
-def test_a_finished_move_is_found(near):
-    """Source gone, target there: done, with what is left of the attempt removed."""
-    near.target.write_bytes(content())
+@pytest.mark.parametrize("is_barred", [False, True])
+def test_another_file_under_the_final_name_is_not_taken_for_the_moved_one(near, tmp_path, is_barred):
+    """Killed before it did anything, and somebody else took the source: a person is asked, not told "done" with a wrong file."""
+    near.target.write_bytes(b"something else, older")
+    if is_barred:
+        assert near.reconcile().revoked
+    near.source.rename(tmp_path / "elsewhere")
+    verdict = near.reconcile()
+    assert isinstance(verdict, Unsure)
+    assert "somebody else has taken the source" in verdict.reason
+    assert near.target.read_bytes() == b"something else, older"
+
+
+def test_the_mark_of_another_move_is_not_taken_for_ones_own(near, tmp_path):
+    """Another run moved another file to the same final name: its mark shows nothing for this one."""
+    other = tmp_path / "other"
+    other.write_bytes(b"another film")
+    move_file(attempt_of(key="another"), other, near.target)
     near.source.unlink()
-    assert near.reconcile() == Done(near.result)
+    assert isinstance(near.reconcile(), Unsure)
+    assert near.target.read_bytes() == b"another film"
+
+
+def test_a_source_taken_while_its_stage_is_taken_away_is_for_a_person(near, monkeypatch):
+    """Both go in one moment, and another file has the final name: nobody says that it is the moved one."""
+    os.link(near.source, near.stage())
+    near.target.write_bytes(b"another film")
+    At(monkeypatch, "attempt revoked", near.source.unlink)
+    assert isinstance(near.reconcile(), Unsure)
+    assert near.target.read_bytes() == b"another film"
 
 
 def test_undo_leaves_what_is_not_what_was_moved(near, caplog):

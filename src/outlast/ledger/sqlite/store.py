@@ -100,7 +100,8 @@ class SqliteLedgerStore:
     def delete_old_operations(
         self, tx: Transaction, older_than: timedelta, limit: int, after: OperationName | None, now: datetime | None = None
     ) -> tuple[int, OperationName | None]:
-        asked = name_columns(after or OperationName("", "")) | {"cutoff": self._now(now) - span_to_number(older_than), "limit": limit}
+        at = self._now(now)
+        asked = name_columns(after or OperationName("", "")) | {"cutoff": at - span_to_number(older_than), "now": at, "limit": limit}
         page = tx.run(_SQL["list_old_operations"], asked).all()
         old = [OperationName(effect, key) for effect, key, may_go in page if may_go]
         deleted = 0

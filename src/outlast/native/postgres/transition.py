@@ -23,7 +23,9 @@ _WITHOUT_SUCCESS = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.DE
 def change_runs(tx: Transaction, changes: Sequence[dict[str, Any]], now: datetime | None) -> Rows:
     """Change runs, and return id, token and lane of each that was changed."""
     rows = tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
-    if ended := [{"id": change["id"], "token": change["token"]} for change in changes if change["status"] in _WITHOUT_SUCCESS or change.get("may_have_asked")]:
+    if ended := [
+        {name: change[name] for name in ("id", "token", "status")} for change in changes if change["status"] in _WITHOUT_SUCCESS or change.get("may_have_asked")
+    ]:
         tx.run(SQL["withdraw_questions"], {"batch": batch_to_json(ended), "now": now})
     return rows
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from outlast import ids
-from outlast.ledger.operation import OperationStatus, Owner
+from outlast.ledger.operation import Change, OperationStatus, Owner
 
 from .world import OWNER, LedgerWorld, LedgerWorldSuite, after, new_name
 
@@ -21,11 +21,11 @@ class DeletingSuite(LedgerWorldSuite):
 
     @pytest.mark.parametrize("status", OperationStatus)
     def test_only_what_has_ended_goes(self, world: LedgerWorld, status: OperationStatus) -> None:
-        """Done and failed, with its attempts; whatever may have been done, or is to be, stays however old it is."""
+        """Done and failed, or planned and known not to have been done, with its attempts; whatever may have been done stays however old it is."""
         name = new_name("key")
         world.bring(status, name, NOBODY)
         before = world.attempts(name)
-        is_over = status in (S.DONE, S.FAILED)
+        is_over = status in (S.DONE, S.FAILED, S.PLANNED)
         assert world.delete_old(DAY, LATER) == int(is_over)
         assert (world.find(name) is None, world.attempts(name)) == (is_over, [] if is_over else before)
 
@@ -46,12 +46,23 @@ class DeletingSuite(LedgerWorldSuite):
         assert world.delete_old(DAY, LATER) == 2
         assert [world.find(new_name(key)) is None for key in ("there", "pruned", "foreign")] == [False, True, True]
 
+    @pytest.mark.parametrize("run", ["there", "pruned", ""])
+    def test_what_is_planned_goes_when_nobody_acts_for_it(self, world: LedgerWorld, run: str) -> None:
+        """An attempt that was not done, and that nobody goes on with: its run was pruned, or nobody without a run holds the lease."""
+        owner = msgspec.structs.replace(OWNER, run=world.accept_run() if run == "there" else ids.run_id() if run else "")
+        world.plan(owner=owner)
+        world.begun(owner=owner, lease=None if run else 2 * DAY)
+        assert world.change(Change.NOT_DONE, 1, owner=owner)
+        assert world.delete_old(DAY, after(1.5 * 86_400)) == (1 if run == "pruned" else 0)
+        assert world.delete_old(DAY, after(3 * 86_400)) == (0 if run else 1)
+        assert (world.find() is None, world.attempts() == []) == (run != "there", run != "there")
+
     def test_the_walk_goes_over_every_page(self, world: LedgerWorld) -> None:
         """Page by page in the order of names, whatever their length and characters; each is looked at once."""
         keys = ["a", "b", "\U0001f3ac", "B", "é", "0"]
         for key in keys:
             world.bring(S.DONE, new_name(key), NOBODY)
-        world.bring(S.PLANNED, new_name("bb"), NOBODY)
+        world.bring(S.ASKED, new_name("bb"), NOBODY)
         assert world.delete_old(DAY, LATER, limit=2) == len(keys)
         assert world.find(new_name("bb")) is not None
         assert world.delete_old(DAY, LATER, limit=2) == 0

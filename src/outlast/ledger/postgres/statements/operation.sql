@@ -126,18 +126,24 @@ UPDATE outlast.operation_attempt a
 SET lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
 FROM held h WHERE a.effect = h.effect AND a.key = h.key AND a.number = h.attempt
 
--- A page of all operations in their order, and which may go: they ended before the cutoff, and their run is not there any more, so
--- that no retry of it asks for them. Primary keys; what is counted cannot be planned as one look through all runs.
+-- A page of all operations in their order, and which may go: they ended before the cutoff, or are known not to have been done, and nobody
+-- acts for them: their run is not there any more, so that no retry of it asks for them, and without a run no lease goes on. Primary keys;
+-- what is counted cannot be planned as one look through all runs.
 -- name: list_old_operations
 WITH page AS MATERIALIZED (
-    SELECT o.effect, o.key, o.status, o.changed_at, o.run FROM outlast.operation o
+    SELECT o.effect, o.key, o.status, o.changed_at, o.run, o.attempt FROM outlast.operation o
     WHERE (o.effect, o.key) > (%(effect)s, %(key)s) ORDER BY o.effect, o.key LIMIT %(limit)s::bigint
 )
 SELECT p.effect, p.key,
-    p.status IN ('done', 'failed') AND p.changed_at <= coalesce(%(now)s::timestamptz, clock_timestamp()) - %(older_than)s::interval
+    p.status IN ('done', 'failed', 'planned') AND p.changed_at <= coalesce(%(now)s::timestamptz, clock_timestamp()) - %(older_than)s::interval
     AND (
         SELECT count(*) FROM outlast.run r
         WHERE r.id = CASE WHEN p.run ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN p.run::uuid END
+    ) = 0
+    AND (
+        SELECT count(*) FROM outlast.operation_attempt a
+        WHERE a.effect = p.effect AND a.key = p.key AND a.number = p.attempt AND p.status = 'planned'
+            AND a.lease_until > coalesce(%(now)s::timestamptz, clock_timestamp())
     ) = 0
 FROM page p ORDER BY p.effect, p.key
 
@@ -148,7 +154,7 @@ WITH gone AS MATERIALIZED (
     FROM json_to_recordset(%(names)s::json) AS b(effect text, key text)
     CROSS JOIN LATERAL (
         SELECT o.effect, o.key FROM outlast.operation o
-        WHERE o.effect = b.effect AND o.key = b.key AND o.status IN ('done', 'failed')
+        WHERE o.effect = b.effect AND o.key = b.key AND o.status IN ('done', 'failed', 'planned')
             AND o.changed_at <= coalesce(%(now)s::timestamptz, clock_timestamp()) - %(older_than)s::interval
         FOR UPDATE SKIP LOCKED
     ) AS found

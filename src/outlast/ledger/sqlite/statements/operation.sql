@@ -99,13 +99,20 @@ WHERE (effect, key, number) IN (
     AND status IN ('attempting', 'unknown')
 );
 
--- A page of all operations in their order, and which may go: they ended before the cutoff, and their run is not there any more, so
--- that no retry of it asks for them. Unique key, primary key of run.
+-- A page of all operations in their order, and which may go: they ended before the cutoff, or are known not to have been done, and nobody
+-- acts for them: their run is not there any more, so that no retry of it asks for them, and without a run no lease goes on. Unique keys,
+-- primary key of run.
 -- name: list_old_operations
 SELECT page.effect, page.key,
-    page.status IN ('done', 'failed') AND page.changed_at <= :cutoff AND NOT EXISTS (SELECT 1 FROM outlast_run AS run WHERE run.id = page.run)
+    page.status IN ('done', 'failed', 'planned') AND page.changed_at <= :cutoff
+    AND NOT EXISTS (SELECT 1 FROM outlast_run AS run WHERE run.id = page.run)
+    AND NOT EXISTS (
+        SELECT 1 FROM outlast_operation_attempt AS a
+        WHERE a.effect = page.effect AND a.key = page.key AND a.number = page.attempt AND page.status = 'planned' AND a.lease_until > :now
+    )
 FROM (
-    SELECT effect, key, status, changed_at, run FROM outlast_operation WHERE (effect, key) > (:effect, :key) ORDER BY effect, key LIMIT :limit
+    SELECT effect, key, status, changed_at, run, attempt FROM outlast_operation
+    WHERE (effect, key) > (:effect, :key) ORDER BY effect, key LIMIT :limit
 ) AS page
 ORDER BY page.effect, page.key;
 

@@ -228,13 +228,13 @@ CROSS JOIN LATERAL (
 ) AS w
 WHERE s.topic = w.topic AND s.run = b.run AND s.is_delivered
 
--- What follows for its questions and its mail when a run has ended without success under this token: decisions that are not used
--- yet are withdrawn, and signals for it go. decision_run and signal_run.
+-- What follows for its questions and its mail when a run has ended so, without success, under this token: decisions that are not used
+-- yet are withdrawn, and signals for it go. A refused end of a run that had ended otherwise changes nothing. decision_run and signal_run.
 -- only here: SQLite has no statement that changes several tables, and does this in two.
 -- name: withdraw_questions
 WITH ended AS MATERIALIZED (
-    SELECT r.id FROM json_to_recordset(%(batch)s::json) AS b(id uuid, token bigint)
-    CROSS JOIN LATERAL (SELECT o.id FROM outlast.run o WHERE o.id = b.id AND o.token = b.token AND o.finished_at IS NOT NULL OFFSET 0) AS r
+    SELECT r.id FROM json_to_recordset(%(batch)s::json) AS b(id uuid, token bigint, status text)
+    CROSS JOIN LATERAL (SELECT o.id FROM outlast.run o WHERE o.id = b.id AND o.token = b.token AND o.status = b.status AND o.finished_at IS NOT NULL OFFSET 0) AS r
 ),
 withdrawn AS (
     UPDATE outlast.decision d SET state = 'withdrawn', closed_at = coalesce(%(now)s::timestamptz, clock_timestamp())
