@@ -164,3 +164,43 @@ def test_a_call_that_was_stopped_first_never_begins() -> None:
     assert ends[1] is None
     assert ends[0] is not None
     assert ends[2] is not None
+
+
+def test_what_a_step_leaves_on_its_task_does_not_reach_the_next() -> None:
+    """A cancel that was taken back, a name and a callback stay with the step that made them."""
+    called: list[str] = []
+
+    async def cancel_and_take_it_back() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        task.uncancel()
+
+    async def name_it() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.set_name("mine")
+
+    async def listen() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: called.append("ended"))
+
+    async def look() -> str:
+        await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        return f"{task.get_name() == 'mine'} {len(called)}"
+
+    for work in (cancel_and_take_it_back, name_it, listen):
+        called.clear()
+        assert carried(work, look)[1] in ("False 0", "False 1"), work.__name__
+    called.clear()
+
+    async def look_at_once() -> int:
+        before = len(called)
+        await asyncio.sleep(0.002)
+        return len(called) - before if before else 1
+
+    assert carried(listen, look_at_once)[1] in (0, 1)
+    assert called == ["ended"]

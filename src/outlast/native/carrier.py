@@ -58,6 +58,13 @@ class Carriers:
             self._make_carrier()
 
 
+def _is_marked(task: asyncio.Task[None], name: str) -> bool:
+    """Tell whether a step has left something on its task that the next one would notice: a cancel, even one that it took back, a name,
+    a callback. What cannot be asked counts as left."""
+    is_canceled = task.cancelling() > 0 or getattr(task, "_must_cancel", True)
+    return bool(is_canceled or getattr(task, "_callbacks", True) or task.get_name() != name)
+
+
 class Carrier(Coroutine[Any, Any, None]):
     """What the task runs."""
 
@@ -95,7 +102,7 @@ class Carrier(Coroutine[Any, Any, None]):
         del self.task  # the two would keep each other alive, until the collector comes
         carriers.started()
         begun, perform = carriers.begun, carriers.perform
-        references = getrefcount(task)
+        references, name = getrefcount(task), task.get_name()
         try:
             while begun:
                 attempt = begun.popleft()
@@ -107,7 +114,7 @@ class Carrier(Coroutine[Any, Any, None]):
                     waiting = variables.run(coroutine.send, None)
                 except StopIteration:
                     carriers.has_waited, attempt.task = False, None
-                    if task.cancelling() or getrefcount(task) != references or getweakrefcount(task) != 1:  # asyncio's own
+                    if getrefcount(task) != references or getweakrefcount(task) != 1 or _is_marked(task, name):  # 1: asyncio's own
                         break
                 else:
                     carriers.has_waited, self._coroutine, self._variables = True, coroutine, variables

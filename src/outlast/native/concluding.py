@@ -53,6 +53,12 @@ class Concluding(ABC):
         if call.is_in_doubt:
             self.lose(f"whether {call.key} was committed is not known")
             return
+        due_at = None if call.awaited is None else call.awaited.due_at
+        if due_at is not None and self.clock() >= due_at:  # a condition whose check fails at its time-out has timed out
+            self._keep(call, Outcome.RESULT, result="null", started_at=started_at)
+            return
+        if due_at is not None and retry_in is not None:
+            retry_in = min(retry_in, due_at - self.clock())
         call.attempts += 1
         call.last_attempt += 1
         self.withdraw_place(call)

@@ -346,7 +346,7 @@ class NativeDriver(Concluding):
 
     def _consider_parking(self) -> None:
         """Leave memory when the body only waits; a body that awaits something of its own stays."""
-        if self._replay.has_in_flight:
+        if self._replay.has_in_flight or self._look_at_unheard():
             return
         decision = parking_of(self._calls.values(), now=self.clock(), is_draining=self.is_draining)
         if decision is None or (not self.is_draining and self.foreign_await() is not None):
@@ -355,6 +355,15 @@ class NativeDriver(Concluding):
             self.fail(HistoryMismatchError(f"{decision.key} given up", f"{decision.key} awaited"))
         else:
             self._finish(parked(self.claim, decision.due_at, decision.waits) if isinstance(decision, Park) else released(self.claim))
+
+    def _look_at_unheard(self) -> bool:
+        """Let waits look again for whose topic another branch has left a signal: the store knows nothing of it, and would let them sleep."""
+        waiting = [call for call in self._calls.values() if call.kind is RecordKind.WAIT and call.state is CallState.WAITING]
+        left = [call for call in waiting if call.topic is not None and self.unheard.has(call.topic)]
+        for call in left:
+            call.stop()
+            self._attempt(call)
+        return bool(left)
 
     # --- ends ----------------------------------------------------------------------------------------------------------------
     def _body_ended(self, root: asyncio.Task[Any]) -> None:

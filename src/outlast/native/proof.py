@@ -65,6 +65,8 @@ class Proof:
         was_held, self.is_held = self.is_held, self._is_ours()
         if self.is_held:
             return False
+        if was_held:
+            self.has_changed.set()  # before the lock is taken again, which may take long: a renewal moves the beat meanwhile
         return self.hold() or was_held
 
     def hold(self) -> bool:

@@ -31,6 +31,10 @@ class Unheard:
         if text not in self._texts[call.awaited.topic]:  # else it was given up before, and keeps its place
             self._texts[call.awaited.topic].append(text)
 
+    def has(self, topic: str) -> bool:
+        """Tell whether there is one on a topic that nobody has taken."""
+        return any(text not in self._taken for text in self._texts.get(topic, ()))
+
     def take(self, topic: str) -> str | None:
         """Return the oldest on a topic that nobody has taken, for another wait."""
         text = next((text for text in self._texts.get(topic, ()) if text not in self._taken), None)

@@ -75,6 +75,9 @@ class Waits:
             driver.lose(str(error))
         except OutlastError as error:
             driver.fail(error)
+        except Exception as error:
+            logger.exception("a wait of run %s failed", driver.claim.id)
+            driver.fail(OutlastError(f"the engine could not wait for {call.key}: {error!r}"))
         else:
             conclusion.tell(driver, call, started_at)
 

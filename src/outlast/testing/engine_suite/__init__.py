@@ -7,7 +7,7 @@ from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
 from .deciding import DecidingSuite
 from .effects import EffectsSuite, ReconcilingSuite
-from .named_waits import ConditionsSuite, FirstSuite, QuestionsSuite, SignalsSuite
+from .named_waits import ConditionsSuite, FailingChecksSuite, FirstSuite, QuestionsSuite, SignalsSuite
 from .operating import OperatingSuite
 from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite
@@ -37,6 +37,7 @@ class EngineSuite(
     SleepingSuite,
     SignalsSuite,
     ConditionsSuite,
+    FailingChecksSuite,
     FirstSuite,
     QuestionsSuite,
     SignalRacesSuite,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outlast.context import Context
-from outlast.errors import IdempotencyConflictError, RunFailedError, UsageError
+from outlast.errors import IdempotencyConflictError, RetryLater, RunFailedError, UsageError, WaitTimeoutError
 from outlast.run import RunStatus, SignalOptions
 from outlast.task import task
 
@@ -352,6 +352,30 @@ class ConditionsSuite(StageSuite):
         assert await stage.result(run) == "yes"
 
 
+class FailingChecksSuite(StageSuite):
+    """A condition's time-out holds whatever its check does."""
+
+    async def test_a_check_that_fails_does_not_outlast_its_time_out(self, stage: Stage) -> None:
+        """Its retry delay ends with the time-out, and a check that fails then has timed out."""
+
+        async def broken() -> bool:
+            raise RetryLater("1d")
+
+        @task
+        async def wait(ctx: Context) -> str:
+            try:
+                await ctx.until(broken, every="1m", timeout="10m")
+            except WaitTimeoutError:
+                return "timed out"
+            return "so"
+
+        worker = await stage.worker(wait)
+        run = await worker.enqueue(wait)
+        await worker.settle()
+        await worker.advance("10m")
+        assert await stage.result(run) == "timed out"
+
+
 class FirstSuite(StageSuite):
     """The first of several, and the others are withdrawn."""
 
@@ -413,6 +437,32 @@ class FirstSuite(StageSuite):
         assert sorted(got) == sorted(f"{topic}{number}" for topic in "ab" for number in range(6)), got
         assert [one for one in got if one[0] == "a"] == [f"a{number}" for number in range(6)]
         assert [one for one in got if one[0] == "b"] == [f"b{number}" for number in range(6)]
+
+    async def test_a_signal_that_a_branch_gave_up_wakes_its_neighbour(self, stage: Stage) -> None:
+        """Another branch that waits for the topic gets it, although it has looked before and the store sees nothing new."""
+
+        @task
+        async def share(ctx: Context) -> list[Any]:
+            async def race() -> Any:
+                _, signal = await ctx.first(ctx.wait_for("x"), ctx.wait_for("shared"))
+                return signal and signal.payload
+
+            async def wait() -> Any:
+                signal = await ctx.wait_for("shared")
+                return signal and signal.payload
+
+            return list(await asyncio.gather(race(), wait()))
+
+        worker = await stage.worker(share)
+        runs = []
+        for _ in range(5):
+            await worker.signal("x", "x", ttl="1m")
+            await worker.signal("shared", "s", ttl="1m")
+            runs.append(await worker.enqueue(share))
+            await worker.settle()
+            await worker.advance("2m")
+        for run in runs:
+            assert await stage.result(run) in (["x", "s"], ["s", "s"])
 
 
 class QuestionsSuite(StageSuite):
