@@ -28,7 +28,7 @@ from outlast.events import Events
 from outlast.failure import Failure, capture
 from outlast.ids import jitter, run_id
 from outlast.ledger.operation import Await, Change, InProgress, OperationAttempt, OperationChange, OperationName, Owner, Plan, Reconcile, Return
-from outlast.ledger.verdict import checked_verdict, disbelieved_for, failure_of, is_not_done, retry_in
+from outlast.ledger.verdict import Doubted, TooSoon, checked_verdict, failure_of, is_not_done, retry_in, worth
 from outlast.limits import OPERATION_POLL
 from outlast.step import Step
 from outlast.this_step import StepAttempt
@@ -247,9 +247,11 @@ class Effecting:
                 return await self._record([self._change(Change.FOUND_DONE, attempt, result=result)], attempts=attempt.number, result=result)
             case NotDone():
                 asked_at = taken.operation.now  # before it looked: what it saw then says nothing about what came while it looked
-                wait = disbelieved_for(verdict, attempt, asked_at, taken.died_at)
-                if wait:
-                    return Later(asked_at + wait)
+                match worth(verdict, attempt, asked_at, taken.died_at):
+                    case TooSoon(rest):
+                        return Later(asked_at + rest)
+                    case Doubted(reason):
+                        return await self._ask(taken, reason)
                 if attempt.error is not None:  # it ended with an error, and counts
                     return await self._not_done(attempt, attempt.error, verdict)
                 await self._note("note_effect", [self._change(Change.NOT_DONE, attempt)])
