@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from outlast import EffectFailedError, Ledger, OperationUnsureError, connect_ledger
+from outlast import EffectFailedError, Ledger, OperationUnsureError, UsageError, connect_ledger
 from outlast.effect import Done, Unsure
 from outlast.errors import CommitUnknownError
 
@@ -110,6 +110,29 @@ def test_a_person_is_asked_once(database_url, is_kept):
                     await ledger.run(pays, 5, key=key)
                 assert (await found(ledger, key)).decision == unsure.value.decision
         assert provider.done == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("option", ["fail", "done"])
+def test_ones_own_answer_is_no_fault(database_url, is_kept, option):
+    """Whoever decides is told that it was decided, whether the commit in doubt was made or not; another one is refused."""
+    provider = Provider()
+    provider.verdicts = [Unsure()]
+    pays = paying(provider)
+    given = {"result": 60} if option == "done" else {}
+
+    async def main() -> None:
+        await leave_behind(database_url, pays)
+        async with connect_ledger(database_url) as ledger:
+            with pytest.raises(OperationUnsureError) as unsure:
+                await ledger.run(pays, 5, key="key")
+        async with doubtful(database_url, 1, is_kept) as ledger:
+            decided = await ledger.decide(unsure.value.decision, option, by="ann", note="seen", **given)
+            assert (decided.state, decided.answer, decided.answered_by, decided.note) == ("answered", option, "ann", "seen")
+        async with doubtful(database_url, 1, is_kept) as ledger:
+            with pytest.raises(UsageError, match="is answered: only an open one can be answered"):
+                await ledger.decide(unsure.value.decision, option, by="bob", note="seen", **given)
 
     asyncio.run(main())
 

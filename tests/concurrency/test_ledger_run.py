@@ -5,7 +5,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from outlast import Context, OperationConflictError, OperationInProgressError, UsageError, connect, connect_ledger, effect, task
+from outlast import (
+    Context,
+    EffectFailedError,
+    OperationConflictError,
+    OperationInProgressError,
+    RetryPolicy,
+    UsageError,
+    connect,
+    connect_ledger,
+    effect,
+    step,
+    task,
+)
 from outlast.effect import Unsure
 
 from .ledger_world import PATIENCE, Provider, found, happens, lease_of, paying, two_ledgers
@@ -135,11 +147,74 @@ def test_a_run_and_a_ledger_share_a_key(database_url):
     asyncio.run(main())
 
 
+def test_a_run_and_a_ledger_share_a_key_without_arguments(database_url):
+    """No arguments are the same to both."""
+    provider = Provider()
+
+    @effect
+    async def ring(attempt) -> int:
+        return provider.serve(attempt, 1)
+
+    @task
+    async def visit(ctx: Context) -> int:
+        return await ctx.effect(ring.with_options(key="key"))
+
+    async def main() -> None:
+        async with connect(database_url, tasks=(visit,)) as engine, connect_ledger(database_url) as ledger:
+            await engine.start()
+            assert await (await engine.enqueue(visit)).result(timeout=PATIENCE) == 2
+            assert await ledger.run(ring, key="key") == 2
+        assert len(provider.done) == 1
+
+    asyncio.run(main())
+
+
+def test_what_a_run_failed_at_is_tried_by_who_comes(database_url):
+    """Though the run goes on with something else: what failed is nobody's."""
+    provider, over = Provider(), asyncio.Event()
+    errors = [ConnectionRefusedError("port 80")]
+
+    def fail(attempt):
+        if errors:
+            raise errors.pop()
+
+    provider.before = fail
+    pays = paying(provider, retry=RetryPolicy(maximum_attempts=1))
+
+    @step
+    async def go_on() -> None:
+        await over.wait()
+
+    @task
+    async def shop(ctx: Context) -> str:
+        try:
+            await ctx.effect(pays.with_options(key="key"), 5)
+        except EffectFailedError:
+            await ctx.step(go_on)
+        return "over"
+
+    async def main() -> None:
+        async with connect(database_url, tasks=(shop,)) as engine, connect_ledger(database_url) as ledger:
+            await engine.start()
+            run = await engine.enqueue(shop)
+
+            async def failed() -> bool:
+                view = await ledger.find(pays, "key")
+                return view is not None and view.status == "failed"
+
+            await happens("the run failed at it", failed)
+            assert await ledger.run(pays, 5, key="key", wait=0) == 6
+            over.set()
+            assert await run.result(timeout=PATIENCE) == "over"
+
+    asyncio.run(main())
+
+
 # --- wrong use --------------------------------------------------------------------------------------------------------------------
 def test_wrong_use_is_named(sqlite_url):
     """What cannot work is refused before anything is planned, with what to write instead."""
     provider = Provider()
-    pays = paying(provider)
+    pays, long = paying(provider), paying(provider, name="\u732b" * 200)
 
     async def main() -> None:
         closed = connect_ledger(sqlite_url)
@@ -150,6 +225,7 @@ def test_wrong_use_is_named(sqlite_url):
                 (lambda: ledger.run(pays.step, 5, key="key"), "run takes an effect, not <step pay>"),
                 (lambda: ledger.run(pays, 5, key=""), "key ''"),
                 (lambda: ledger.run(pays, 5, key="a\0b"), "printable characters"),
+                (lambda: ledger.run(long, 5, key="\U0002a000" * 512), "so shorten the key"),
                 (lambda: ledger.run(pays, 5, key="key", wait="soon"), "wait is 'soon'"),
                 (lambda: ledger.run(pays, key="key"), "missing a required argument: 'amount'"),
                 (lambda: ledger.run(pays, "five", key="key"), "arguments of step pay"),

@@ -132,13 +132,19 @@ def test_used_up_attempts_fail_the_effect(world):
 
 # --- late and frozen ---------------------------------------------------------------------------------------------------------
 def test_a_late_result_of_an_older_attempt_is_kept_and_changes_nothing(world):
-    """Attempt 1 times out in its thread and answers during attempt 2: it cannot record, its result is kept beside it, and logged."""
+    """Attempt 1 times out in its thread and answers during attempt 2: it cannot record, its result is kept beside it, and logged.
+
+    While the thread goes on no "not done" is believed, so that it takes a person for attempt 2 to begin at all.
+    """
     world.provider.say("bread", "hold first", "slow second", looks=("miss", "miss", "miss"))
     (run,) = world.accept(Job(KEYED, timeout="1s", settle="0.5s"))
     first_worker = world.worker()
     world.wait_for_status(run, "failed")  # its thread does not end, so that nothing else may begin beside it there
     world.worker()
     world.retry(run)
+    decision = world.wait_for_decision()
+    assert "thread" in decision["question"]
+    world.decide(decision["id"], "again")
     world.provider.wait_for("arrived", attempt=2)
     world.provider.release("bread", "first")
     world.wait_until("the late result is kept", lambda: world.operation()["attempts"][0]["late"] is not None)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from outlast.errors import UsageError
 from outlast.ledger.operation import (
     ALLOWED,
     OUTCOMES,
@@ -18,6 +19,7 @@ from outlast.ledger.operation import (
     OperationName,
     OperationStatus,
     Owner,
+    Plan,
     Reconcile,
     Return,
     believable_at,
@@ -25,6 +27,7 @@ from outlast.ledger.operation import (
     is_same,
     next_move,
 )
+from outlast.limits import OPERATION_NAME_BYTES_MAX
 
 S = OperationStatus
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -115,7 +118,14 @@ def test_what_is_asked_waits_for_the_answer(owner, is_owner_active):
     assert next_move(operation(S.ASKED, owner), CALLER, is_owner_active=is_owner_active) == Await("question")
 
 
-@pytest.mark.parametrize("status", [S.PLANNED, S.ATTEMPTING, S.UNKNOWN, S.FAILED])
+@pytest.mark.parametrize("is_owner_active", [True, False])
+@pytest.mark.parametrize("owner", [CALLER, *OTHERS])
+def test_what_failed_is_nobodys(owner, is_owner_active):
+    """Whoever failed at it, and whatever he does by now: who comes tries again."""
+    assert next_move(operation(S.FAILED, owner), CALLER, is_owner_active=is_owner_active) == Begin(is_revived=True)
+
+
+@pytest.mark.parametrize("status", [S.PLANNED, S.ATTEMPTING, S.UNKNOWN])
 @pytest.mark.parametrize("owner", OTHERS)
 def test_whoever_acts_is_not_disturbed(status, owner):
     """Another current claim has it: the caller does nothing."""
@@ -125,7 +135,7 @@ def test_whoever_acts_is_not_disturbed(status, owner):
 @pytest.mark.parametrize(("owner", "is_owner_active"), [(CALLER, True), (CALLER, False), *((other, False) for other in OTHERS)])
 @pytest.mark.parametrize(
     ("status", "move"),
-    [(S.PLANNED, Begin()), (S.FAILED, Begin(is_revived=True)), (S.ATTEMPTING, Reconcile(ATTEMPT)), (S.UNKNOWN, Reconcile(ATTEMPT))],
+    [(S.PLANNED, Begin()), (S.ATTEMPTING, Reconcile(ATTEMPT)), (S.UNKNOWN, Reconcile(ATTEMPT))],
 )
 def test_who_may_act_goes_on(status, move, owner, is_owner_active):
     """The owner himself, or anybody where the owner acts no more: an attempt without a known end is reconciled before all else."""
@@ -171,3 +181,12 @@ def test_a_claim_is_the_same_by_what_fences_it(other):
 def test_not_done_is_believed_once_nothing_is_under_way(died_at, expected):
     """From the time-out or the proven death on, whichever is earlier, and never before the attempt began; `settle` comes on top."""
     assert believable_at(ATTEMPT, died_at) == seconds(expected)
+
+
+@pytest.mark.parametrize(("effect", "key", "part"), [("e", "\U0002a000" * 650, "the key"), ("\u732b" * 600, "\u732b" * 267, "the effect's name")])
+def test_a_name_that_no_index_takes_is_refused(effect, key, part):
+    """Counted in UTF-8, name and key together; what to shorten is named, and at the limit it is taken."""
+    plan = Plan(OperationName(effect, key[: len(key) - 1]), "", "", CALLER)
+    assert len((plan.name.effect + plan.name.key).encode()) <= OPERATION_NAME_BYTES_MAX
+    with pytest.raises(UsageError, match=f"bytes in UTF-8 and the key .* at most 2,600 are allowed, so shorten {part}"):
+        Plan(OperationName(effect, key), "", "", CALLER)

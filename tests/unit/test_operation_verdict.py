@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from outlast import FinalError, PayloadError, RetryLater, RetryPolicy, UsageError
@@ -10,7 +11,7 @@ from outlast.decision import DecisionState, DecisionView
 from outlast.effect import Done, NotDone, Unsure, effect
 from outlast.ledger.asking import NEEDS_RESULT, OPTIONS, Answered, Option, fitting_result, meaning_of, new_question
 from outlast.ledger.operation import Change, Operation, OperationAttempt, OperationName, OperationStatus, Owner
-from outlast.ledger.verdict import checked_verdict, disbelieved_for, failure_of, is_not_done, retry_in
+from outlast.ledger.verdict import Believed, Doubted, TooSoon, checked_verdict, disbelieved_for, failure_of, is_not_done, retry_in, worth
 from outlast.limits import QUESTION_CHARACTERS_MAX
 from outlast.payload import digest
 
@@ -113,6 +114,25 @@ def test_not_done_is_not_believed_before_its_time(later, died, revoked, expected
     """The rest until nothing of the attempt can be under way; what was revoked cannot be."""
     died_at = None if died is None else NOW + timedelta(seconds=died)
     assert disbelieved_for(NotDone(revoked=revoked), ATTEMPT, NOW + timedelta(seconds=later), died_at) == timedelta(seconds=expected)
+
+
+@pytest.mark.parametrize(
+    ("lingers", "later", "died", "revoked", "expected"),
+    [
+        (False, 69, None, False, TooSoon(timedelta(seconds=1))),
+        (False, 70, None, False, Believed()),
+        (True, 69, None, False, TooSoon(timedelta(seconds=1))),
+        (True, 70, None, False, Doubted("a thread of the attempt still runs")),
+        (True, 10**9, None, False, Doubted("a thread of the attempt still runs")),
+        (True, 6, 5, False, TooSoon(timedelta(seconds=9))),
+        (True, 15, 5, False, Believed()),
+        (True, 0, None, True, Believed()),
+    ],
+)
+def test_not_done_is_not_believed_while_a_thread_goes_on(lingers, later, died, revoked, expected):
+    """However long it takes: only the proven death of its worker ends a thread, and what was revoked it cannot do."""
+    attempt, died_at = msgspec.structs.replace(ATTEMPT, lingers=lingers), None if died is None else NOW + timedelta(seconds=died)
+    assert worth(NotDone(revoked=revoked), attempt, NOW + timedelta(seconds=later), died_at) == expected
 
 
 def test_a_question_says_all_that_a_person_has_to_know():

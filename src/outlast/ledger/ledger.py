@@ -94,7 +94,8 @@ class Ledger:
         Args:
             effect: What to do, by its own policy and time-out.
             args: Its arguments, as after the attempt; they are stored.
-            key: Names the operation, 1 to 512 characters, for everybody who uses this database, runs included.
+            key: Names the operation, 1 to 512 characters, for everybody who uses this database, runs included. In UTF-8 it has at most
+                2,600 bytes together with the effect's name.
             wait: How long to wait for another caller who acts for the same key; None for as long as it takes, 0 for not at all.
 
         The plan and each attempt are durable before anything is done. A process that dies in the middle leaves an attempt without a
@@ -105,7 +106,8 @@ class Ledger:
             OperationInProgressError: Another caller acts for it, and did not finish within `wait`.
             OperationUnsureError: Nobody can tell whether it was done: answer its decision, and call again.
             OperationConflictError: The key was used with other arguments.
-            StepStuckError: A plain function did not end within twice its time-out, and goes on in its thread.
+            StepStuckError: A plain function did not end within twice its time-out, and goes on in its thread. While it does, nobody
+                begins another attempt but by a person's word.
             UnavailableError: The database does not answer. An attempt that was begun is reconciled by the next call.
         """
         threads, performing = self._opened()

@@ -74,19 +74,20 @@ class Performing:
     async def _await(self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any]) -> Any:
         async def run() -> Any:
             STEP.set(lambda: attempt)
-            return await function()
+            try:
+                return await function()
+            except (Exception, BaseExceptionGroup, SystemExit) as error:  # here, for a task that ends with SystemExit ends its loop
+                raise RaisedError(error) from error
 
         try:
             async with asyncio.timeout(effect.timeout.total_seconds()) as limit:
                 return await asyncio.create_task(run())
-        except TimeoutError as error:
-            if limit.expired():
+        except TimeoutError:
+            raise timed_out(effect) from None
+        except RaisedError as raised:
+            if limit.expired() and isinstance(raised.error, TimeoutError):
                 raise timed_out(effect) from None
-            raise RaisedError(error) from error
-        except asyncio.CancelledError:
             raise
-        except (Exception, BaseExceptionGroup, SystemExit) as error:
-            raise RaisedError(error) from error
 
     async def _wait(
         self, effect: Effect[..., Any], function: Callable[[], Any], attempt: StepAttempt[Any], name: OperationName, abandoned: Abandoned | None

@@ -93,7 +93,7 @@ class LedgerStore(Protocol):
     ) -> tuple[int, OperationName | None]:
         """Look at a page of operations, and delete those that were done, failed or planned before the cutoff and for which nobody acts.
 
-        Nobody does where its run is not there any more, and of one that is planned without a run no lease goes on. Returns how many, and where the next page begins; None at the end. An operation without a result that may have been done
-        stays, however old it is.
+        Nobody does where its run is not there any more, and of one that is planned without a run no lease goes on. Returns how many, and
+        where the next page begins; None at the end. An operation without a result that may have been done stays, however old it is.
         """
         ...

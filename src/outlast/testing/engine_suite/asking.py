@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from outlast import ids
 from outlast.context import Context
+from outlast.database.transaction import Transaction
 from outlast.effect import Attempt, NotDone, Unsure, effect
 from outlast.errors import OperationConflictError, PayloadError, RunFailedError, UsageError, WaitTimeoutError
+from outlast.ledger.asking import new_question
+from outlast.ledger.operation import Change, OperationChange, OperationStatus
 from outlast.limits import OPERATION_POLL
+from outlast.native.backend import Backend
 from outlast.run import RunStatus
 from outlast.task import task
 from outlast.testing.kit import SkippingEngine, wait_for_event
@@ -168,6 +175,41 @@ class AskingSuite(StageSuite):
         await worker.operator.resume(run.id, "by hand", actor="ada", reason="paid in cash")
         assert await stage.result(run) == "by hand"
         assert (len(provider.attempts), await status_of(worker, run.id)) == (3, "done")
+
+    @pytest.mark.parametrize("status", [OperationStatus.ATTEMPTING, OperationStatus.UNKNOWN, OperationStatus.ASKED])
+    async def test_an_effect_without_a_known_end_is_resumed_with_a_result(self, stage: Stage, status: OperationStatus) -> None:
+        """What its last attempt did is not waited for: the ledger has the result too, the attempt is over, and nobody is asked any more."""
+        provider = Provider(*[NotDone("closed")] * 3)
+        worker = await stage.worker(shop := shopping(buying(provider).with_options(key="order 7")))
+        run = await worker.enqueue(shop, 1)
+        assert (await stage.ended(run)).status is RunStatus.FAILED
+        runtime = await worker._open()
+        await runtime.calls.write("begin", lambda tx: _leave(runtime.backend, tx, run.id, status))
+        assert await status_of(worker, run.id) == status
+        await worker.operator.resume(run.id, "by hand", actor="ada", reason="paid in cash")
+        assert await stage.result(run) == "by hand"
+        (operation,) = await worker.inspector.list_operations(run.id)
+        assert (operation.status, operation.result, operation.attempts[-1].outcome) == ("done", '"by hand"', "unknown")
+        assert await stage.result(await worker.enqueue(shop, 1)) == "by hand"
+        assert [decision.state for decision in await worker.inspector.list_decisions(run.id)] == (["withdrawn"] if status is OperationStatus.ASKED else [])
+        assert len(provider.attempts) == 3
+
+
+def _leave(backend: Backend, tx: Transaction, run_id: str, status: OperationStatus) -> None:
+    """Leave the operation of a failed run as one whose last attempt has no known end."""
+    ledger = backend.ledger
+    (operation,) = ledger.list_operations(tx, run_id)
+    assert operation.attempt is not None
+    change = OperationChange(operation.name, Change.REVIVE, operation.owner, operation.attempt.number)
+    assert ledger.change_operation(tx, change)
+    begun = ledger.begin_attempt(tx, replace(change, change=Change.BEGIN), timedelta(seconds=60), timedelta(0))
+    assert begun is not None
+    if status is OperationStatus.UNKNOWN:
+        assert ledger.change_operation(tx, replace(change, change=Change.DOUBT, attempt=begun.number))
+    if status is OperationStatus.ASKED:
+        backend.decisions.open_decision(tx, new_question(ids.run_id(), unlucky, operation, begun, "nobody can tell"))
+        (decision,) = backend.decisions.list_of_run(tx, run_id)
+        assert ledger.change_operation(tx, replace(change, change=Change.ASK, attempt=begun.number, decision=decision.id))
 
 
 class SharedKeysSuite(StageSuite):

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 
 import msgspec
 import pytest
 
 from outlast.database.transaction import Refusal, RefusedError
 from outlast.ledger.operation import Change, OperationName, OperationStatus, Owner, Plan
+from outlast.limits import OPERATION_NAME_BYTES_MAX
 
 from .world import ERROR, NAME, OWNER, RUN, LedgerWorld, LedgerWorldSuite, after, new_name
 
@@ -76,6 +78,15 @@ class PlansSuite(LedgerWorldSuite):
         world.plan()
         world.plan(other, arguments='["b"]')
         assert (world.operation().arguments, world.operation(other).arguments) == ('["a"]', '["b"]')
+
+    def test_the_longest_name_is_kept(self, world: LedgerWorld) -> None:
+        """As long as a plan takes it, of characters that no database can compress, with an attempt."""
+        letters = Random(7)
+        key = "".join(chr(letters.randrange(0x20000, 0x2A6D0)) for _ in range(512))
+        effect = "".join(chr(letters.randrange(0x4E00, 0x9FFF)) for _ in range((OPERATION_NAME_BYTES_MAX - len(key.encode())) // 3))
+        name = OperationName(effect, key)
+        world.bring(OperationStatus.DONE, name)
+        assert (world.operation(name).name, len(world.attempts(name))) == (name, 1)
 
     def test_who_locks_sees_what_who_looks_sees(self, world: LedgerWorld) -> None:
         """In every state the locked operation is the found one, its attempt included."""
