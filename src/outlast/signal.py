@@ -59,14 +59,19 @@ def checked_topic(topic: Any) -> str:
 
 def topic_of_run(run_id: str, name: str) -> str:
     """Return a topic that belongs to one run: `ctx.topic(name)` there, and `run.signal(name)` from outside."""
-    return f"{run_id}/{checked_topic(name)}"
+    topic = f"{run_id}/{checked_topic(name)}"
+    if len(topic) > TOPIC_CHARACTERS_MAX:
+        longest = TOPIC_CHARACTERS_MAX - len(run_id) - 1
+        raise UsageError(f"topic {name!r:.80} of a run has {len(name)} characters: write at most {longest}, for the run's id comes before it")
+    return topic
 
 
 def encoded_payload(payload: Any) -> str:
     """Return a signal's payload as JSON text; `PayloadError` for what cannot be kept, or is too large for a message."""
     text = codec_for(Any if payload is None else type(payload)).encode(payload, "payload")
-    if len(text) > SIGNAL_BYTES_MAX:
-        raise UsageError(f"the payload has {len(text):,} bytes, and a signal at most {SIGNAL_BYTES_MAX:,}: store the value, and send its name")
+    size = len(text.encode())
+    if size > SIGNAL_BYTES_MAX:
+        raise UsageError(f"the payload has {size:,} bytes, and a signal at most {SIGNAL_BYTES_MAX:,}: store the value, and send its name")
     return text
 
 
@@ -85,9 +90,11 @@ def checked_question(question: Any, options: Sequence[str]) -> str:
     """Return a question that can be put; `UsageError` names what is wrong with it or with its options."""
     if not isinstance(question, str) or not 0 < len(question) <= QUESTION_CHARACTERS_MAX:
         raise UsageError(f"question {question!r:.80}: write 1 to {QUESTION_CHARACTERS_MAX:,} characters")
-    if isinstance(options, str) or not 0 < len(options) <= OPTIONS_MAX or len(set(options)) != len(options):
-        raise UsageError(f"options is {options!r:.80}: write 1 to {OPTIONS_MAX} different words")
+    if isinstance(options, str) or not isinstance(options, Sequence) or not 0 < len(options) <= OPTIONS_MAX:
+        raise UsageError(f"options is {options!r:.80}: write a list of 1 to {OPTIONS_MAX} different words")
     for option in options:
         if not isinstance(option, str) or not 0 < len(option) <= NAME_CHARACTERS_MAX or not option.isprintable():
-            raise UsageError(f"option {option!r:.80}: write 1 to {NAME_CHARACTERS_MAX} printable characters")
+            raise UsageError(f"options has {option!r:.80}: each option is 1 to {NAME_CHARACTERS_MAX} printable characters")
+    if len(set(options)) != len(options):
+        raise UsageError(f"options is {options!r:.80}: write a list of 1 to {OPTIONS_MAX} different words")
     return question

@@ -80,7 +80,7 @@ def faults(filled: Filled) -> list[str]:
         "delete_expired": {"signal_expired", "signal_pkey"},
         "list_undelivered": {"signal_undelivered"},
         "number_signals": {"signal_undelivered", "signal_pkey"},
-        "wake_named": {"signal_undelivered", "wait_topic", "run_pkey"},
+        "wake_named": {"signal_undelivered", "wait_topic", "wait_pkey", "run_pkey"},
         "mark_delivered": {"signal_undelivered", "wait_topic", "signal_pkey"},
         "wake_parked": {"signal_topic", "run_pkey"},
         "look": {"signal_undelivered"},

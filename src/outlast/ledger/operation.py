@@ -152,10 +152,8 @@ class Plan(msgspec.Struct, frozen=True):
         effect, key = (len(part.encode(errors="replace")) for part in (self.name.effect, self.name.key))
         if effect + key > OPERATION_NAME_BYTES_MAX:
             part = "the key: use a digest of what it stands for" if key > effect else "the effect's name, by @effect(name=)"
-            raise UsageError(
-                f"effect {self.name.effect:.80} with key {self.name.key:.80}: the name has {effect:,} bytes in UTF-8 and the key {key:,}; "
-                f"together at most {OPERATION_NAME_BYTES_MAX:,} are allowed, so shorten {part}"
-            )
+            sizes = f"the name has {effect:,} bytes in UTF-8 and the key {key:,}; together at most {OPERATION_NAME_BYTES_MAX:,} are allowed"
+            raise UsageError(f"effect {self.name.effect:.80} with key {self.name.key:.80}: {sizes}, so shorten {part}")
 
 
 class OperationAttempt(msgspec.Struct, frozen=True):
@@ -178,7 +176,7 @@ class OperationAttempt(msgspec.Struct, frozen=True):
     late: str | None = None
     """JSON text of a result that came when the attempt was not current any more, and was refused."""
     lingers: bool = False
-    """A thread of it goes on, though nobody waits for it any more: it may do what it was to do at any time."""
+    """A thread of it goes on, though nobody waits for it any more."""
 
 
 class Operation(msgspec.Struct, frozen=True):

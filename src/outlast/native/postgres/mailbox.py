@@ -52,9 +52,9 @@ class Mailbox:
         tx.run(SQL["number_signals"], asked)
         woken = tx.run(SQL["wake_named"], {**asked, "now": now})
         delivered = tx.run(SQL["mark_delivered"], {**asked, "now": now})
-        lanes = [lane for (lane,) in woken.all()]
-        count = delivered.count
-        return Delivered(frozenset(lanes), count, bool(lanes or count) and (len(lanes) >= limit or sum(seen.values()) >= limit))
+        rows = woken.all()
+        waits, count = max((waits for _, waits in rows), default=0), delivered.count
+        return Delivered(frozenset(lane for lane, _ in rows), count, bool(rows or count) and (waits >= limit or sum(seen.values()) >= limit))
 
     def lock_run(self, tx: Transaction, run_id: str) -> RunStatus | None:
         row = tx.run(SQL["lock_run"], {"run": run_id}).first() if is_run_id(run_id) else None

@@ -59,9 +59,11 @@ class Mailbox(Tables):
             return Delivered(frozenset(), 0, False)
         asked = {"limit": limit, "now": self._now(now)}
         tx.run(self._sql["number_signals"], {"limit": limit})
-        lanes = [lane for (lane,) in tx.run(self._sql["wake_named"], asked).all()]
+        woken = tx.run(self._sql["wake_named"], asked).all()
+        if woken:
+            tx.run(self._sql["note_woken"], {"run_ids": batch_to_json([run_id for run_id, _ in woken])})
         count = tx.run(self._sql["mark_delivered"], asked).count
-        return Delivered(frozenset(lanes), count, bool(lanes or count) and (len(lanes) >= limit or sum(seen.values()) >= limit))
+        return Delivered(frozenset(lane for _, lane in woken), count, bool(woken or count) and (len(woken) >= limit or sum(seen.values()) >= limit))
 
     def lock_run(self, tx: Transaction, run_id: str) -> RunStatus | None:
         row = tx.run(self._sql["lock_run"], {"run": run_id}).first()

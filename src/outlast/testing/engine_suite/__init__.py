@@ -5,9 +5,10 @@ from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
 from .asking import AskingSuite, SharedKeysSuite
 from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
+from .conditions import ConditionsSuite, FailingChecksSuite, FirstSuite, QuestionsSuite
 from .deciding import DecidingSuite
 from .effects import EffectsSuite, ReconcilingSuite
-from .named_waits import ConditionsSuite, FailingChecksSuite, FirstSuite, QuestionsSuite, SignalsSuite
+from .named_waits import SignalsSuite
 from .operating import OperatingSuite
 from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite

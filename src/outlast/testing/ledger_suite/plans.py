@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 
 import msgspec
 import pytest
@@ -81,9 +80,8 @@ class PlansSuite(LedgerWorldSuite):
 
     def test_the_longest_name_is_kept(self, world: LedgerWorld) -> None:
         """As long as a plan takes it, of characters that no database can compress, with an attempt."""
-        letters = Random(7)
-        key = "".join(chr(letters.randrange(0x20000, 0x2A6D0)) for _ in range(512))
-        effect = "".join(chr(letters.randrange(0x4E00, 0x9FFF)) for _ in range((OPERATION_NAME_BYTES_MAX - len(key.encode())) // 3))
+        key = "".join(chr(0x20000 + number**3 % 42_677) for number in range(1, 513))
+        effect = "".join(chr(0x4E00 + number**3 % 20_747) for number in range((OPERATION_NAME_BYTES_MAX - len(key.encode())) // 3))
         name = OperationName(effect, key)
         world.bring(OperationStatus.DONE, name)
         assert (world.operation(name).name, len(world.attempts(name))) == (name, 1)

@@ -225,6 +225,21 @@ class MailingSuite(WorldSuite):
         assert world.view(runs[0].id).status is RunStatus.WAITING
         assert {candidate.run_id for page in range(1) for candidate in _claimable(world, lane)} == {run.id for run in runs[1:]}
 
+    def test_runs_that_wait_in_two_branches_are_woken_by_pages(self, world: World) -> None:
+        """A page is told to be full though each of its runs has two waits, and what it has woken has taken note."""
+        worker, lane = world.worker(), world.lane()
+        runs = world.claim(worker, *(world.enqueue(lane=lane) for _ in range(9)), limit=9)
+        branches = (waiting(), dataclasses.replace(waiting(), key=StepKey((), "wait", 1)))
+        world.commit(worker, *(park(run, None, *branches) for run in runs))
+        send(world)
+        passes = [world.deliver(limit=4)]
+        while passes[-1].has_more:
+            passes.append(world.deliver(limit=4))
+        assert sum(one.count for one in passes) == 1
+        assert {world.status(run.id) for run in runs} == {RunStatus.PENDING}
+        (again,) = world.claim(worker, runs[0].id, now=after(1))
+        assert max(wait.after for wait in world.context(again).history.waits) == mail(world, again).newest
+
     # --- what hangs on a run --------------------------------------------------------------------------------------------------
     def test_cursors_go_with_their_run(self, world: World) -> None:
         """They stay for a retry, and are pruned with the run; the signals stay for others."""

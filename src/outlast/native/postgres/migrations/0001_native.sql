@@ -226,6 +226,14 @@ BEGIN
     IF accepted_count = batch_count THEN
         RETURN NULL;
     END IF;
+    IF EXISTS (
+        SELECT FROM json_to_recordset(batch) AS b(id uuid, kind text, idempotency_key text)
+        WHERE b.idempotency_key IS NOT NULL
+            AND NOT EXISTS (SELECT FROM outlast.run_key k WHERE k.kind = b.kind AND k.key = b.idempotency_key)
+            AND NOT EXISTS (SELECT FROM outlast.run_body r WHERE r.run = b.id)
+    ) THEN
+        RAISE EXCEPTION 'a key that was taken was pruned in this very moment: try again' USING ERRCODE = 'serialization_failure';
+    END IF;
     RETURN (
         SELECT json_agg(json_build_array(b.id, coalesce(k.run, b.id), coalesce(k.input_digest, r.input_digest, b.input_digest)))
         FROM json_to_recordset(batch) AS b(id uuid, kind text, input_digest text, idempotency_key text)

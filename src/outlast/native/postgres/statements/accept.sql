@@ -15,6 +15,6 @@ ORDER BY b.queue, b.kind, b.version
 ON CONFLICT DO NOTHING
 
 -- Accept runs; null, or when not all of them were written: of each its id, whose its key is, and the digest of the input that
--- is kept. It locks keys of callers at once, until the commit of the first. The batch comes sorted by kind and key.
+-- is kept. A key that was met and is pruned in this very moment is a serialization failure. It locks keys of callers at once, until the commit of the first. The batch comes sorted by kind and key.
 -- name: insert_runs
 SELECT outlast.accept_runs(%(batch)s::json, %(count)s::bigint, %(now)s::timestamptz)

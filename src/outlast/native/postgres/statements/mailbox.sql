@@ -134,7 +134,8 @@ UPDATE outlast.signal s SET number = numbered.number FROM numbered WHERE s.id = 
 
 -- Move a page of the runs that wait on topics with numbered signals to the claim index, unless they have seen these, or the
 -- signals have expired: wait_topic, then by primary key. The caller has the topics locked. What somebody has locked is left for a
--- later pass, for which the signal stays undelivered.
+-- later pass, for which the signal stays undelivered. The waits note what has woken them, so that the next pass does not walk them
+-- again. With each lane comes how many waits the page has, of which a run may have several.
 -- name: wake_named
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now),
 head AS MATERIALIZED (
@@ -147,17 +148,26 @@ named AS MATERIALIZED (
     GROUP BY head.topic
 ),
 locked AS MATERIALIZED (
-    SELECT found.id FROM named
-    CROSS JOIN LATERAL (SELECT w.run, w.generation FROM outlast.wait w WHERE w.topic = named.topic AND w.after < named.newest OFFSET 0) AS waiter
+    SELECT found.id, waiter.*, named.newest FROM named
+    CROSS JOIN LATERAL (
+        SELECT w.run, w.generation, w.path, w.name, w.number FROM outlast.wait w WHERE w.topic = named.topic AND w.after < named.newest OFFSET 0
+    ) AS waiter
     CROSS JOIN LATERAL (
         SELECT r.id FROM outlast.run r
         WHERE r.id = waiter.run AND r.generation = waiter.generation AND r.status = named.status
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS found
     LIMIT %(limit)s::bigint
+),
+noted AS (
+    UPDATE outlast.wait w SET after = l.newest FROM locked l
+    WHERE w.run = l.run AND w.generation = l.generation AND w.path = l.path AND w.name = l.name AND w.number = l.number
+),
+woken AS (
+    UPDATE outlast.run r SET status = 'pending', due_at = least(r.due_at, clock.now) FROM clock, locked WHERE r.id = locked.id
+    RETURNING r.lane
 )
-UPDATE outlast.run r SET status = 'pending', due_at = least(r.due_at, clock.now) FROM clock, locked WHERE r.id = locked.id
-RETURNING r.lane
+SELECT woken.lane, (SELECT count(*) FROM locked) FROM woken
 
 -- Note of the first signals of locked topics that they are delivered, where nobody is left who waits on their topic for what is
 -- newer than what he has seen; what has expired nobody waits for. signal_undelivered and wait_topic, then by primary keys.

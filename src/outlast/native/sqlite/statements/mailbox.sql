@@ -87,7 +87,7 @@ WHERE number IS NULL AND sequence IN (
 -- name: wake_named
 UPDATE outlast_run SET status = 'pending', due_at = min(coalesce(due_at, :now), :now)
 WHERE id IN (
-    SELECT run.id
+    SELECT DISTINCT run.id
     FROM (
         SELECT topic, max(number) AS newest FROM (
             SELECT topic, number, expires_at FROM outlast_signal INDEXED BY outlast_signal_undelivered
@@ -99,7 +99,15 @@ WHERE id IN (
     AND run.id = wait.run AND run.generation = wait.generation AND run.status = 'waiting'
     LIMIT :limit
 )
-RETURNING lane;
+RETURNING id, lane;
+
+-- Notes in the waits of runs that were just woken that all that is there has woken them, so that the next pass does not walk them again.
+-- Primary key of wait; index: signal_topic.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL does this in wake_named.
+-- name: note_woken
+UPDATE outlast_wait
+SET after = max(after, coalesce((SELECT max(number) FROM outlast_signal INDEXED BY outlast_signal_topic WHERE topic = outlast_wait.topic), 0))
+WHERE topic IS NOT NULL AND run IN (SELECT value FROM json_each(:run_ids));
 
 -- Notes of the first signals that they are delivered, where nobody is left who waits on their topic for what is newer than what he
 -- has seen; what has expired nobody waits for. Indexes: signal_undelivered, wait_topic.
