@@ -127,4 +127,4 @@ SIGNAL_TTL = timedelta(days=7)  # how long an unheard signal is kept: over a lon
 SIGNAL_TTL_MAX = timedelta(days=366)  # what is to be kept longer belongs into a table of the application's
 SIGNAL_DELIVERY_WAIT = timedelta(seconds=1)  # a sender waits no longer for its own delivery, which any worker makes up for
 WAITING_COUNTED_MAX = 1_000  # of the runs that wait for one signal, for its receipt
-UNTIL_EVERY_MIN = TIMER_IN_MEMORY_MAX  # a shorter wait never parks, and would keep its slot for as long as the condition is not so
+UNTIL_EVERY_MIN = timedelta(seconds=3)  # a wait of less than two never parks; a look takes some time too, and then less would be left
