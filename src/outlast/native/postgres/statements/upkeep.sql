@@ -89,10 +89,13 @@ gone AS MATERIALIZED (
     ) AS found
 ),
 own AS MATERIALIZED (
-    SELECT o.effect, o.key FROM gone g JOIN outlast.operation o ON o.run = g.id::text WHERE o.run <> '' AND starts_with(o.key, o.run || '/')
+    SELECT o.effect, o.key FROM outlast.operation o
+    WHERE o.run = ANY (ARRAY(SELECT id::text FROM gone)) AND o.run <> '' AND starts_with(o.key, o.run || '/')
 ),
 attempts AS (DELETE FROM outlast.operation_attempt a USING own WHERE a.effect = own.effect AND a.key = own.key),
-operations AS (DELETE FROM outlast.operation o USING own WHERE o.effect = own.effect AND o.key = own.key),
+operations AS (
+    DELETE FROM outlast.operation o WHERE o.run = ANY (ARRAY(SELECT id::text FROM gone)) AND o.run <> '' AND starts_with(o.key, o.run || '/')
+),
 bodies AS (DELETE FROM outlast.run_body b WHERE b.run = ANY (ARRAY(SELECT id FROM gone))),
 steps AS (DELETE FROM outlast.step s WHERE s.run = ANY (ARRAY(SELECT id FROM gone))),
 failures AS (DELETE FROM outlast.step_failure f WHERE f.run = ANY (ARRAY(SELECT id FROM gone))),
