@@ -33,8 +33,9 @@ format: $(VENV)/.installed-dev ## let the formatter and its safe fixes do their 
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-generate: $(VENV)/.installed-dev ## write the blocking surface anew from the async files that it mirrors; the tests fail while it is not current
+generate: $(VENV)/.installed-dev ## write anew what scripts write: the blocking surface, and the drawings of the states; the tests fail while they are not current
 	$(BIN)/python scripts/generate_blocking.py
+	$(BIN)/python scripts/draw_transitions.py
 
 typing: $(VENV)/.installed-dev ## what a user's editor says about the public surface, by mypy and by pyright
 	$(BIN)/mypy

@@ -126,7 +126,12 @@ def _python(environment: str) -> str:
     return str(PEERS / ".venv" / environment / "bin" / "python")
 
 
-OUTLAST = Contender("outlast", (sys.executable, "-m", "bench.outlast_load"), "defaults; one worker process, concurrency 100", 4)
+OUTLAST = Contender(
+    "outlast",
+    (sys.executable, "-m", "bench.outlast_load"),
+    "defaults; one worker process, concurrency 100; the application's pool, where a row has one, with 20 connections",
+    4,
+)
 BATCHED_SQL = Contender(
     "batched SQL",
     (sys.executable, "-m", "bench.peers.batched_sql"),

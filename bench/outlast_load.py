@@ -9,7 +9,8 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +19,17 @@ import psycopg
 from bench.event import report
 from bench.sql import load_statements
 from outlast import Context, connect, step, task
+from outlast.effect import Attempt, effect
 
 Options = dict[str, Any]
 
 STEPS_IN_SEQUENCE = 10
+POOL_CONNECTIONS = 20
 STATEMENTS = load_statements(__file__)
 POLL_SECONDS = 0.002
 SHARED_POLL_SECONDS = 0.02
 """Asked while others work, so seldom enough not to matter."""
+PARKED_POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,48 @@ async def ten_steps(ctx: Context, job: Job) -> Job:
     return Job(number)
 
 
+def write_note(connection: psycopg.Connection, number: int) -> int:
+    """Write one row of the application's."""
+    connection.execute(STATEMENTS["write_note"], [number])
+    return number + 1
+
+
+async def write_note_asynchronously(connection: psycopg.AsyncConnection, number: int) -> int:
+    """Write the same row."""
+    await connection.execute(STATEMENTS["write_note"], [number])
+    return number + 1
+
+
+@effect
+async def touch_nothing(attempt: Attempt, number: int) -> int:
+    """Do the least that an effect can do."""
+    return number + 1
+
+
+@task("one_transaction")
+async def one_transaction(ctx: Context, job: Job) -> Job:
+    """One transactional step on the engine's own database."""
+    number = await ctx.transaction(ctx.database, write_note, job.number)
+    ended.add_one()
+    return Job(number)
+
+
+@task("one_pool_transaction")
+async def one_pool_transaction(ctx: Context[Any], job: Job) -> Job:
+    """The same on a pool that the application has on that database."""
+    number = await ctx.transaction(ctx.services, write_note_asynchronously, job.number)
+    ended.add_one()
+    return Job(number)
+
+
+@task("one_effect")
+async def one_effect(ctx: Context, job: Job) -> Job:
+    """One effect that does nothing."""
+    number = await ctx.effect(touch_nothing, job.number)
+    ended.add_one()
+    return Job(number)
+
+
 @task("reporting")
 async def reporting(ctx: Context, job: Job) -> Job:
     """Say when the first line was reached."""
@@ -99,12 +145,37 @@ async def holding(ctx: Context, job: Job) -> Job:
     return job
 
 
-TASKS = {each.name: each for each in (one_step, ten_steps, reporting, holding)}
+@task("waking")
+async def waking(ctx: Context, job: Job) -> Job:
+    """Wait for a topic of its own, and say when the next line was reached."""
+    await ctx.wait_for(_wake_topic(job.number))
+    report("body", number=job.number)
+    return job
 
 
-def _engine(options: Options) -> Any:
+def _wake_topic(number: int) -> str:
+    return f"wake:{number}"
+
+
+TASKS = {each.name: each for each in (one_step, ten_steps, one_transaction, one_pool_transaction, one_effect, reporting, holding, waking)}
+
+
+def _engine(options: Options, services: Any = None) -> Any:
     """Return the engine as what it can do: `enqueue_many` is the native engine's, and not in the port of all engines."""
-    return connect(options["url"], tasks=tuple(TASKS.values()))
+    return connect(options["url"], tasks=tuple(TASKS.values()), services=services)
+
+
+@asynccontextmanager
+async def _services(options: Options) -> AsyncIterator[Any]:
+    """Open what the task needs: a pool of the application's, which is of no weight where there is none."""
+    if options["task"] != "one_pool_transaction":
+        yield None
+        return
+    from psycopg_pool import AsyncConnectionPool
+
+    async with AsyncConnectionPool(options["url"], min_size=POOL_CONNECTIONS, max_size=POOL_CONNECTIONS) as pool:
+        await pool.wait()
+        yield pool
 
 
 async def _until_all_finished(connection: psycopg.AsyncConnection, poll_seconds: float) -> None:
@@ -115,10 +186,22 @@ async def _until_all_finished(connection: psycopg.AsyncConnection, poll_seconds:
         await asyncio.sleep(poll_seconds)
 
 
+async def _until_parked(options: Options) -> None:
+    """Wait until so many runs wait; asked seldom, because it counts them."""
+    async with await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection:
+        while True:
+            row = await (await connection.execute(STATEMENTS["count_waiting"])).fetchone()
+            if row is not None and row[0] >= options["parked"]:
+                return
+            await asyncio.sleep(PARKED_POLL_SECONDS)
+
+
 async def prepare(options: Options) -> None:
     """Make the schema and leave no run behind."""
     async with _engine(options) as engine:
         await engine.enqueue_many(TASKS["one_step"], [])
+    async with await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection:
+        await connection.execute(STATEMENTS["make_note_table"])
     report("prepared")
 
 
@@ -145,7 +228,11 @@ async def drain(options: Options) -> None:
     """
     ended.expected = options["count"]
     is_shared = options.get("is_shared", False)
-    async with await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection, _engine(options) as engine:
+    async with (
+        await psycopg.AsyncConnection.connect(options["url"], autocommit=True) as connection,
+        _services(options) as services,
+        _engine(options, services) as engine,
+    ):
         if is_shared:
             report("ready")
             await asyncio.to_thread(sys.stdin.readline)
@@ -160,9 +247,11 @@ async def drain(options: Options) -> None:
 
 
 async def work(options: Options) -> None:
-    """Be a worker until the harness closes standard input, or kills it."""
+    """Be a worker until the harness closes standard input, or kills it; ready once `parked` runs wait, where any are to."""
     async with _engine(options) as engine:
         await engine.start(concurrency=options["concurrency"])
+        if options.get("parked"):
+            await _until_parked(options)
         report("ready")
         await asyncio.to_thread(sys.stdin.read)
     report("stopped")
@@ -179,12 +268,24 @@ async def ask(options: Options) -> None:
     report("asked_all")
 
 
+async def send(options: Options) -> None:
+    """Signal one waiting run after the other with a pause before each, and say when each call began."""
+    async with _engine(options) as engine:
+        await engine.find("00000000-0000-7000-8000-000000000000")
+        for number in range(options["count"]):
+            await asyncio.sleep(options["pause_seconds"])
+            report("asked", number=number)
+            await engine.signal(_wake_topic(number))
+    report("asked_all")
+
+
 ACTIONS: dict[str, Callable[[Options], Coroutine[Any, Any, None]]] = {
     "prepare": prepare,
     "enqueue": enqueue,
     "drain": drain,
     "work": work,
     "ask": ask,
+    "send": send,
 }
 
 if __name__ == "__main__":

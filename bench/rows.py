@@ -56,6 +56,8 @@ class Row:
     title: str
     unit: str
     goals: tuple[Goal, ...] = ()
+    beside: str | None = None
+    """Where nothing is to be reached: the side that the others are shown as a ratio to."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,10 @@ class Result:
     sides: Mapping[str, Spread]
 
     def verdicts(self) -> dict[str, str]:
-        """Return the verdict beside each side: a ratio beside the side it compares with, a bound beside outlast."""
+        """Return the verdict beside each side: a ratio beside the side it compares with, a bound beside outlast; or ratios without a goal."""
         medians = {side: spread.median for side, spread in self.sides.items()}
+        if self.row.beside in medians:
+            return {side: f"{median / medians[self.row.beside]:.2f} x {self.row.beside}" for side, median in medians.items() if side != self.row.beside}
         return {goal.against or "outlast": goal.verdict(medians) for goal in self.row.goals}
 
 
@@ -80,13 +84,17 @@ ROWS = (
     Row("enqueue_fifty", "rate", "enqueue, 50 at once", "runs/s", (Goal("OpenWorkflow", 3),)),
     Row("enqueue_many", "rate", "enqueue_many of 20,000", "runs/s", (Goal("OpenWorkflow", 7),)),
     Row("two_workers", "rate", "two worker processes, 20,000 waiting", "runs/s", (Goal("outlast, one worker", 1.5),)),
+    Row("one_call", "rate", "runs of one call, 2,000 waiting, 100 at once", "runs/s", beside="outlast, plain step"),
     Row("latency", "median", "idle: enqueue to the body's first line, median", "ms", (Goal(None, 4),)),
     Row("latency", "p99", "idle: enqueue to the body's first line, 99th percentile", "ms", (Goal(None, 10),)),
+    Row("wake", "median", "signal to the next line of one of 10,000 waiting bodies, median", "ms", (Goal(None, 50),)),
+    Row("wake", "p99", "signal to the next line of one of 10,000 waiting bodies, 99th percentile", "ms"),
     Row("takeover", "seconds", "takeover after kill -9, default settings", "s", (Goal(None, 3),)),
     Row("crowd", "rate", "the first 5,000 runs with 100,000 waiting behind them", "runs/s", (Goal("outlast, none waiting behind", 0.9),)),
     Row("past", "rate", "5,000 runs with 1,000,000 finished ones beside them", "runs/s", (Goal("outlast, none finished", 0.9),)),
     Row("one_step", "cpu", "processor time of the worker process for a run of one step", "us"),
     Row("ten_steps", "cpu", "processor time of the worker process for one of ten steps", "us"),
+    Row("one_call", "cpu", "processor time of the worker process for a run of one call", "us", beside="outlast, plain step"),
     Row("one_step", "memory", "peak memory of a worker at 100 at once", "MiB", (Goal(None, 60),)),
     Row("import", "milliseconds", "import outlast", "ms", (Goal(None, 100),)),
 )

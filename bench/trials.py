@@ -19,8 +19,10 @@ Measure = Callable[[World], Figures]
 
 CONCURRENCY = 100
 PAUSE_SECONDS = 0.05
-"""Between two runs of the latency trial: long enough for the worker to be idle again."""
+"""Between two runs of the latency trials: long enough for the worker to be idle again."""
 WARM_UP = 20
+PARKING_SECONDS_MAX = 300.0
+"""Ten thousand runs begin and park within seconds; a hundred times that is a hang."""
 TAKEOVER_SECONDS_MAX = 90.0
 """OpenWorkflow's lease is 30 s, renewed every 15 s; three times that is a hang."""
 
@@ -69,7 +71,27 @@ def _latency(world: World, *, contender: Contender) -> Figures:
             asked = _instants(client, "asked", count)
             client.next_event("asked_all", timeout=60)
         begun = _instants(worker, "body", count)
-    milliseconds = sorted((begun[number] - asked[number]) / 1e6 for number in range(WARM_UP, count))
+    return delays(asked, begun)
+
+
+def _wake(world: World, *, waiting: int, short: int) -> Figures:
+    """Take the time from the call of `signal` in one process to the body's next line in another that is idle, where so many wait for topics of their own."""
+    parked, count = world.size(waiting, short), WARM_UP + world.size(300, 50)
+    with world.database(OUTLAST) as url:
+        _fill(OUTLAST, url, "waking", parked)
+        with OUTLAST.started("work", url=url, concurrency=CONCURRENCY, parked=parked) as worker:
+            worker.next_event("ready", timeout=PARKING_SECONDS_MAX)
+            world.settle()
+            with OUTLAST.started("send", url=url, count=count, pause_seconds=PAUSE_SECONDS) as client:
+                asked = _instants(client, "asked", count)
+                client.next_event("asked_all", timeout=60)
+            begun = _instants(worker, "body", count)
+    return delays(asked, begun)
+
+
+def delays(asked: Mapping[int, int], begun: Mapping[int, int]) -> Figures:
+    """Return median and 99th percentile in milliseconds of what followed the warm-up."""
+    milliseconds = sorted((begun[number] - asked[number]) / 1e6 for number in range(WARM_UP, len(asked)))
     return {"median": statistics.median(milliseconds), "p99": milliseconds[math.ceil(len(milliseconds) * 0.99) - 1]}
 
 
@@ -161,9 +183,22 @@ TRIALS = (
     Trial("enqueue_fifty", _sides(_enqueue, *_ALL, PGQUEUER, DBOS, at_once=50, full=5_000, short=1_000)),
     Trial("enqueue_many", _sides(_enqueue, *_ALL, PGQUEUER, at_once=None, full=20_000, short=2_000)),
     Trial("latency", _sides(_latency, OUTLAST, OPENWORKFLOW, PGQUEUER)),
+    Trial("wake", {"outlast": partial(_wake, waiting=10_000, short=1_000)}),
     Trial("takeover", _sides(_takeover, OUTLAST, OPENWORKFLOW)),
     Trial("two_workers", {"outlast": partial(_share, workers=2), "outlast, one worker": partial(_share, workers=1)}),
     Trial("crowd", {"outlast": partial(_crowd, waiting=100_000), "outlast, none waiting behind": partial(_crowd, waiting=0)}),
+    Trial(
+        "one_call",
+        {
+            side: partial(_drain, contender=OUTLAST, task=task, steps=1, full=2_000, short=200)
+            for side, task in (
+                ("outlast, plain step", "one_step"),
+                ("outlast, transactional step", "one_transaction"),
+                ("outlast, the same on a pool", "one_pool_transaction"),
+                ("outlast, effect", "one_effect"),
+            )
+        },
+    ),
     Trial("past", {"outlast": partial(_past, finished=1_000_000), "outlast, none finished": partial(_past, finished=0)}),
     Trial("import", {"outlast": _import}),
 )

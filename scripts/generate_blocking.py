@@ -16,6 +16,8 @@ from twins import LIBRARY, RENAMED, Functions, Source, Twin, import_lines, stubs
 PROJECT = Path(__file__).parents[1]
 WITHOUT_TWIN = {"wait_for_end", "settle_time", "examine", "blocking"}
 """Public methods of an engine that are for its own parts, for the command line and for tests."""
+ONE_BRANCH = {"first"}
+"""What a `def` body, which is one branch by nature, has no use for."""
 BODIES = {
     "close": "self._portal.close(lambda: self._engine.close(timeout=timeout))",
     "run": """\
@@ -38,7 +40,7 @@ Do not edit it: it mirrors {}. Change that, and run `make generate`.
 def blocking_context() -> str:
     """Return the text of `blocking_context.py`, not formatted yet."""
     source = Source("outlast.context")
-    context = source.functions("Context")
+    context = {name: functions for name, functions in source.functions("Context").items() if name not in ONE_BRANCH}
     timeout = {name: functions for name, functions in source.functions("DurableTimeout").items() if name in RENAMED}
     awaiting = "self._thread.call(lambda: {})"
     block = Twin("self._timeout", awaiting).methods(timeout, {"__aenter__": "self._thread.call(lambda: self._timeout.__aenter__())\nreturn self"})
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
+T = TypeVar("T")
 S = TypeVar("S", default=Any)
 
 

@@ -25,7 +25,7 @@ WRAPPED = {
     "DurableTimeout": ("BlockingTimeout", "BlockingTimeout(self._thread, {})"),
 }
 """What a method returns that has a twin of its own: the twin's type, and how it is made."""
-TYPE_VARIABLES = {"C", "I", "O", "P", "R", "S"}
+TYPE_VARIABLES = {"C", "I", "O", "P", "R", "S", "T"}
 """They are the generated file's own."""
 
 

@@ -12,13 +12,16 @@ from typing import Any, Generic, Protocol, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from outlast.decision import NO_RESULT, DecisionView
+from outlast.decisions.attention import AttentionPage
 from outlast.duration import Duration
 from outlast.engine import Capabilities, EnqueueOptions, TaskEngine
-from outlast.inspector import ActionView, Inspector, LaneView, RunPage, StrandedView, WorkerView
+from outlast.inspector import ActionView, Inspector, LaneView, OperationView, RunPage, StrandedView, WorkerView
 from outlast.limits import STOP_TIMEOUT
 from outlast.operator import Operator, PruneReport, QueueView
 from outlast.portal import Portal, signals_awaited
-from outlast.run import CancelOutcome, Run, RunStatus, RunView, StepView
+from outlast.run import CancelOutcome, Run, RunStatus, RunView, SignalOptions, StepView
+from outlast.signal import SignalReceipt
 from outlast.task import Task
 from outlast.task_ref import TaskRef
 
@@ -78,6 +81,10 @@ class BlockingRun(Generic[O]):
         """Ask for the run to end as `canceled`; see `TaskEngine.cancel`."""
         return self._portal.call(lambda: self._run.cancel(reason=reason))
 
+    def signal(self, name: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal to this run alone, which waits for it with `ctx.wait_for(ctx.topic(name))`; see `TaskEngine.signal`."""
+        return self._portal.call(lambda: self._run.signal(name, payload, **options))
+
 
 class BlockingInspector:
     """Reads for people, in plain programs; see `outlast.inspector.Inspector`."""
@@ -96,6 +103,13 @@ class BlockingInspector:
         """Return the durable calls of a run's generation in their order, then what is open. Raises `RunNotFoundError`."""
         return self._portal.call(lambda: self._inspector.get_history(run_id))
 
+    def list_operations(self, run_id: str, /) -> tuple[OperationView, ...]:
+        """Return the effects that a run has planned, in that order, with every attempt. Raises `RunNotFoundError`.
+
+        One whose key the user gave is shown with the run that acted for it last.
+        """
+        return self._portal.call(lambda: self._inspector.list_operations(run_id))
+
     def list_workers(self, *, only_alive: bool = False) -> tuple[WorkerView, ...]:
         return self._portal.call(lambda: self._inspector.list_workers(only_alive=only_alive))
 
@@ -113,6 +127,21 @@ class BlockingInspector:
         sleep, and those of a paused queue, would not go on anyhow and are not stranded.
         """
         return self._portal.call(lambda: self._inspector.list_stranded())
+
+    def list_attention(self, *, limit: int = 100, before: str | None = None) -> AttentionPage:
+        """Return what waits for a person, the latest first: open decisions, and failed and dead runs, each with what to do about it.
+
+        At most 500 at once. Costs two short index walks, however many runs there are.
+        """
+        return self._portal.call(lambda: self._inspector.list_attention(limit=limit, before=before))
+
+    def get_decision(self, decision_id: str, /) -> DecisionView:
+        """Return a question and what has become of it. Raises `UsageError` when there is none of this id."""
+        return self._portal.call(lambda: self._inspector.get_decision(decision_id))
+
+    def list_decisions(self, run_id: str, /) -> tuple[DecisionView, ...]:
+        """Return all that a run has asked, in order. Raises `RunNotFoundError`."""
+        return self._portal.call(lambda: self._inspector.list_decisions(run_id))
 
     def list_actions(self, *, run_id: str | None = None, limit: int = 100) -> tuple[ActionView, ...]:
         """Return what was done through `Operator`, the latest first: to one run, or at all."""
@@ -142,6 +171,25 @@ class BlockingOperator:
         """
         return self._portal.call(lambda: self._operator.discard(run_id, actor=actor, reason=reason))
 
+    def decide(self, decision_id: str, option: str, /, *, result: Any = NO_RESULT, note: str = "", actor: str) -> DecisionView:
+        """Answer an open decision, and let the run that waits for it go on.
+
+        `result` goes with the options that need one, and with no other: any plain JSON value, None too. Where the effect that
+        asks was imported in this process it is checked against the effect's type, else the worker checks it, and asks anew when
+        it does not fit. Of two who answer at once one is heard. Raises `UsageError` for an unknown decision or option, a
+        result that is missing or out of place or does not fit, and for a decision that was answered or closed, with by whom and when.
+        """
+        return self._portal.call(lambda: self._operator.decide(decision_id, option, result=result, note=note, actor=actor))
+
+    def resume(self, run_id: str, result: Any, /, *, actor: str, reason: str) -> RunView:
+        """Let a `failed` run go on with `result`, any plain JSON value, in place of what the step or effect that failed it would have returned.
+
+        What it failed with stays in the history. An effect counts as done, and is not performed again. The worker checks the result
+        against the step's type, and the run fails again where it does not fit. Raises `RunNotFoundError`, and `UsageError` for a
+        run in another state, or one that no step has failed.
+        """
+        return self._portal.call(lambda: self._operator.resume(run_id, result, actor=actor, reason=reason))
+
     def pause_queue(self, name: str, /, *, actor: str, reason: str) -> QueueView:
         """Let no worker claim from a queue, from its next claim on. What runs goes on, and `enqueue` is accepted as before."""
         return self._portal.call(lambda: self._operator.pause_queue(name, actor=actor, reason=reason))
@@ -155,7 +203,9 @@ class BlockingOperator:
 
         Failed and dead ones stay until somebody has retried or discarded them, unless `dead_letters`. An idempotency key
         outlives its run: it answers as before, and `result()` of it raises `ResultPrunedError`. `keys_older_than` deletes
-        those whose run is pruned and was accepted longer ago; afterwards the same key makes a new run.
+        those whose run is pruned and was accepted longer ago; afterwards the same key makes a new run. With them go
+        the operations of effects whose key the user gave, where they ended longer ago: afterwards the same key is done anew. A
+        run with an effect of which nobody knows whether it was done is never deleted.
 
         It goes in many short transactions. A crash in between leaves nothing half deleted, and the next prune goes on.
         """
@@ -209,6 +259,25 @@ class BlockingEngine:
                 moment; with an idempotency key the call can be repeated without harm.
         """
         return BlockingRun(self._portal, self._portal.call(lambda: self._engine.enqueue(task, *input, **options)))
+
+    def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal to every run that waits for its topic, now or as long as the signal is kept.
+
+        When this returns, the signal survives whatever happens: a run that begins to wait later, within `ttl`, is given it too,
+        and each run is given it once. Of two sends one after the other every run sees the first one first. Who waits is woken
+        at once as a rule, and within a worker's poll where its sender ends right after the commit.
+
+        `payload` is anything that can be stored, at most 64 KiB as JSON; the rest is in `SignalOptions`. Also for
+        a run that is over, or that is not there yet: a topic is a name, and names nobody.
+
+        Raises:
+            PayloadError: The payload cannot be stored; nothing was sent.
+            SignalConflictError: The key was used on this topic with another payload; nothing was sent.
+            UsageError: A topic that is none, a payload that is too large, or a time to live out of its bounds.
+            UnavailableError: The database did not answer. The signal may be there if the connection broke at the wrong
+                moment; with an idempotency key the call can be repeated without harm.
+        """
+        return self._portal.call(lambda: self._engine.signal(topic, payload, **options))
 
     def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome:
         """Ask for a run to end as `canceled`. Once accepted, the run never succeeds.

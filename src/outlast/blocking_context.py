@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid as uuid_module
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, overload
@@ -16,6 +16,9 @@ from typing_extensions import TypeVar
 
 from outlast.context import Context, DurableTimeout
 from outlast.duration import Duration
+from outlast.effect import Effect
+from outlast.limits import SIGNAL_TTL
+from outlast.signal import Answer, Signal
 from outlast.transaction import AsyncBeginning, AsyncConnecting, Beginning, Connecting, OwnDatabase
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C")
+T = TypeVar("T")
 S = TypeVar("S", default=Any)
 
 
@@ -130,6 +134,16 @@ class BlockingContext(Generic[S]):
         """
         return self._thread.call(lambda: self._context.transaction(on, function, *args, **kwargs))
 
+    def effect(self, effect: Effect[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Perform an effect through the ledger: planned and attempted durably before it begins, and never repeated blindly.
+
+        Returns its result, now and at every replay. An attempt of which nobody knows whether it was done, after a crash, a
+        time-out or an error that was not declared, is reconciled before anything else; if nobody can tell, a person is
+        asked, and the run waits without a slot. When it is known not to have been done and its attempts are used up, or
+        a person says so, the body gets `EffectFailedError`.
+        """
+        return self._thread.call(lambda: self._context.effect(effect, *args, **kwargs))
+
     def sleep(self, duration: Duration) -> None:
         """Sleep durably; from two seconds on the run holds no slot meanwhile. Counted from `now()`, so a crash does not prolong it."""
         return self._thread.call(lambda: self._context.sleep(duration))
@@ -146,6 +160,53 @@ class BlockingContext(Generic[S]):
         its clock begins anew at each replay.
         """
         return BlockingTimeout(self._thread, self._thread.do(lambda: self._context.timeout(duration)))
+
+    @overload
+    def wait_for(self, topic: str, *, timeout: Duration | None = None) -> Signal[Any] | None: ...
+
+    @overload
+    def wait_for(self, topic: str, *, timeout: Duration | None = None, of: type[T]) -> Signal[T] | None: ...
+
+    def wait_for(self, topic: str, *, timeout: Duration | None = None, of: Any = Any) -> Any:
+        """Wait for the next signal on a topic that this run has not seen, and return it; None at the time-out, and only then.
+
+        A signal that was sent before counts too, as long as it is kept: before the wait, before the run. Each run sees each
+        signal once, in the order that everybody sees. While it waits the run holds no slot, for as long as it takes. A crash
+        loses no signal: what a run was given and that it was given are one commit.
+        """
+        return self._thread.call(lambda: self._context.wait_for(topic, timeout=timeout, of=of))
+
+    @overload
+    def until(
+        self, check: Callable[..., Awaitable[R]], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> R: ...
+
+    @overload
+    def until(self, check: Callable[..., R], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None) -> R: ...
+
+    def until(self, check: Callable[..., Any], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None) -> Any:
+        """Wait until a check returns something truthy, and return that: the application's own data is the truth.
+
+        Asked now, whenever `topic` is signaled, and every so often; a check that raises is tried again as a step by its policy.
+        However often it was asked, there is one record. Raises `WaitTimeoutError` at the time-out, after one last look.
+        """
+        return self._thread.call(lambda: self._context.until(check, *args, topic=topic, every=every, timeout=timeout))
+
+    def ask(self, question: str, options: Sequence[str], *, about: Any = None, timeout: Duration | None = None) -> Answer:
+        """Ask a person and wait: the question is on the attention list until somebody answers with one of the options, once.
+
+        `about` is shown beside it, as plain JSON. Raises `WaitTimeoutError` at the time-out, and the question is withdrawn. A
+        crash asks nobody twice: the question has the call's own id.
+        """
+        return self._thread.call(lambda: self._context.ask(question, options, about=about, timeout=timeout))
+
+    def signal(self, topic: str, payload: Any = None, *, ttl: Duration = SIGNAL_TTL) -> None:
+        """Send a signal: sent once, in the transaction that records it. Whoever waits for the topic, in any run, is woken."""
+        return self._thread.call(lambda: self._context.signal(topic, payload, ttl=ttl))
+
+    def topic(self, name: str) -> str:
+        """Return the name of a topic of this run alone, for `wait_for`; from outside it is `run.signal(name)`."""
+        return self._thread.do(lambda: self._context.topic(name))
 
 
 class BlockingTimeout:

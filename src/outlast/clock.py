@@ -1,7 +1,7 @@
 """The only reader of time. Nothing else in the library asks what time it is, so that a test can move it."""
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -27,6 +27,11 @@ class SystemClock:
     """Without a call in between: it is read twice a step."""
 
 
+def wall_milliseconds() -> int:
+    """Return the milliseconds since 1970 by the machine's own clock, for ids that sort by time and nothing else."""
+    return time.time_ns() // 1_000_000
+
+
 class StoreClock:
     """The database's time, estimated between two answers from it by the machine's monotonic clock.
 
@@ -36,16 +41,16 @@ class StoreClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._instant = clock.now()
-        self._measured = clock.monotonic()
+        self.correct(clock.now())
 
     def correct(self, instant: datetime) -> None:
         """Take what the database has just said its time is."""
-        self._instant = instant
+        self._microseconds = round(instant.timestamp() * 1e6)
         self._measured = self._clock.monotonic()
 
     def now(self) -> datetime:
-        return self._instant + timedelta(seconds=self._clock.monotonic() - self._measured)
+        # Asked twice a step, so without a timedelta. The whole number of microseconds is exact as a float until the year 2255.
+        return datetime.fromtimestamp((self._microseconds + round((self._clock.monotonic() - self._measured) * 1e6)) / 1e6, UTC)
 
     def monotonic(self) -> float:
         return self._clock.monotonic()

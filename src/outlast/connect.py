@@ -6,15 +6,17 @@ import os
 import re
 import socket
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from outlast.duration import Duration, as_duration
 from outlast.errors import NotSupportedError, UsageError
-from outlast.limits import CONNECTIONS_MAX, LEASE
+from outlast.limits import CONNECTIONS_MAX, LEASE, LEDGER_LEASE
 from outlast.task import Task
 
 if TYPE_CHECKING:
+    from outlast.ledger.ledger import Ledger
     from outlast.native.backend import Backend
     from outlast.native.engine import NativeEngine
     from outlast.native.settings import Settings
@@ -58,13 +60,40 @@ def connect(
     from outlast.native.engine import NativeEngine
     from outlast.native.settings import Settings, tasks_by_name
 
-    try:
-        silence = as_duration(lease, "lease")
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    settings = Settings(tasks_by_name(tasks), services, migrate, silence, name or f"{socket.gethostname()}:{os.getpid()}")
+    settings = Settings(tasks_by_name(tasks), services, migrate, _silence(lease), name or f"{socket.gethostname()}:{os.getpid()}")
     backend, pulse = backends(url, settings, direct_url=direct_url, connections=connections, journal=journal)
     return NativeEngine(backend, pulse, settings)
+
+
+def connect_ledger(url: str, *, services: Any = None, migrate: bool | str = "create", lease: Duration = LEDGER_LEASE) -> Ledger:
+    """Return a ledger of effects in the database at `url`, for a program that has no engine: `async with connect_ledger(...) as ledger`.
+
+    Args:
+        url: As for `connect`. Runs of an engine on the same database share keys with it.
+        services: What effects reach the world through: an object, or a function that returns an asynchronous context manager, which
+            is entered and left with the ledger.
+        migrate: `"create"` makes a missing schema and never alters one; True also upgrades; False does neither.
+        lease: How long others wait for a caller who is silent before they ask what became of his attempt, from one second.
+
+    It does no I/O before it is entered, and closes its connections when it is left. Raises as `connect`.
+    """
+    from outlast.ledger.ledger import Ledger
+    from outlast.native.service_scope import ServiceScope
+    from outlast.native.settings import Settings
+    from outlast.native.store import Hold
+
+    settings = Settings({}, services, migrate, _silence(lease), f"{socket.gethostname()}:{os.getpid()}")
+    backend, _ = backends(url, settings)
+    return Ledger(
+        backend.database,
+        backend.ledger,
+        backend.decisions,
+        services=ServiceScope(services),
+        is_claimed=lambda tx, owner: backend.store.is_claimed(tx, Hold(owner.run, owner.token)),
+        prepare=lambda: backend.schema.ensure(migrate),
+        clock=settings.clock,
+        lease=settings.lease,
+    )
 
 
 def backends(
@@ -82,6 +111,13 @@ def backends(
     if scheme == "temporal" or scheme.startswith("openworkflow"):
         raise NotSupportedError(f"{scheme}: the engine for it is not part of this version; use sqlite: or postgresql:")
     raise UsageError(f"{scheme}: is no engine: write sqlite:///outlast.db or postgresql://host/database")
+
+
+def _silence(lease: Duration) -> timedelta:
+    try:
+        return as_duration(lease, "lease")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _sqlite(rest: str, settings: Settings, journal: str) -> tuple[Backend, Backend]:

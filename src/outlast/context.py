@@ -10,28 +10,35 @@ import asyncio
 import functools
 import logging
 import uuid as uuid_module
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from types import MethodType, TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, cast, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, cast, overload
 from weakref import WeakKeyDictionary
 
 from typing_extensions import TypeVar
 
 from outlast.branch import current_branch
 from outlast.clock import ensure_aware
-from outlast.driver import RunDriver, StepCall, Timer
+from outlast.driver import Awaited, Condition, Message, Question, RunDriver, StepCall, Timer, TopicWait
 from outlast.duration import Duration, as_duration
+from outlast.effect import Effect
 from outlast.errors import UsageError, WaitTimeoutError
 from outlast.ids import derived_random, derived_uuid
-from outlast.payload import digest
+from outlast.limits import SIGNAL_TTL, UNTIL_EVERY_MIN
+from outlast.payload import codec_for, digest
+from outlast.signal import Answer, Signal, checked_question, checked_topic, checked_ttl, encoded_payload, topic_of_run
 from outlast.step import Step, StepOptions, function_name
 from outlast.step_key import StepKey
 from outlast.transaction import AsyncBeginning, AsyncConnecting, Beginning, Connecting, OwnDatabase
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
+B = TypeVar("B")
 C = TypeVar("C")
+D = TypeVar("D")
+T = TypeVar("T")
 S = TypeVar("S", default=Any)
 
 
@@ -157,6 +164,25 @@ class Context(Generic[S]):
         key = self._key(declared.options.name)
         return await self._handed(key, self._driver.perform(key, StepCall(declared, arguments, digest(arguments) if arguments else "", on)))
 
+    # --- effects -------------------------------------------------------------------------------------------------------
+    def effect(self, effect: Effect[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
+        """Perform an effect through the ledger: planned and attempted durably before it begins, and never repeated blindly.
+
+        Returns its result, now and at every replay. An attempt of which nobody knows whether it was done, after a crash, a
+        time-out or an error that was not declared, is reconciled before anything else; if nobody can tell, a person is
+        asked, and the run waits without a slot. When it is known not to have been done and its attempts are used up, or
+        a person says so, the body gets `EffectFailedError`.
+        """
+        return self._effect(effect, args, kwargs)
+
+    async def _effect(self, effect: Effect[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not isinstance(effect, Effect):
+            raise UsageError(f"ctx.effect takes what was declared with @effect, not {effect!r}; a function that is none is a step: ctx.step(...)")
+        arguments = effect.step.signature.encode_arguments(args, kwargs, effect.step.arguments_field)
+        key = self._key(effect.name)
+        call = StepCall(effect.step, arguments, digest(arguments) if arguments else "", effect=effect)
+        return await self._handed(key, self._driver.perform(key, call))
+
     # --- time --------------------------------------------------------------------------------------------------------------
     def sleep(self, duration: Duration) -> Coroutine[object, None, None]:
         """Sleep durably; from two seconds on the run holds no slot meanwhile. Counted from `now()`, so a crash does not prolong it."""
@@ -181,6 +207,103 @@ class Context(Generic[S]):
         its clock begins anew at each replay.
         """
         return DurableTimeout(self, self._driver, self._duration(duration))
+
+    # --- waiting ---------------------------------------------------------------------------------------------------------
+    @overload
+    def wait_for(self, topic: str, *, timeout: Duration | None = None) -> Coroutine[object, None, Signal[Any] | None]: ...
+    @overload
+    def wait_for(self, topic: str, *, timeout: Duration | None = None, of: type[T]) -> Coroutine[object, None, Signal[T] | None]: ...
+    def wait_for(self, topic: str, *, timeout: Duration | None = None, of: Any = Any) -> Coroutine[Any, Any, Any]:
+        """Wait for the next signal on a topic that this run has not seen, and return it; None at the time-out, and only then.
+
+        A signal that was sent before counts too, as long as it is kept: before the wait, before the run. Each run sees each
+        signal once, in the order that everybody sees. While it waits the run holds no slot, for as long as it takes. A crash
+        loses no signal: what a run was given and that it was given are one commit.
+        """
+        return self._wait_for("wait_for", TopicWait(checked_topic(topic), codec_for(of), self._due(timeout)))
+
+    @overload
+    def until(
+        self, check: Callable[..., Awaitable[R]], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> Coroutine[object, None, R]: ...
+    @overload
+    def until(
+        self, check: Callable[..., R], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> Coroutine[object, None, R]: ...
+    def until(
+        self, check: Callable[..., Any], /, *args: Any, topic: str | None = None, every: Duration = "1m", timeout: Duration | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Wait until a check returns something truthy, and return that: the application's own data is the truth.
+
+        Asked now, whenever `topic` is signaled, and every so often; a check that raises is tried again as a step by its policy.
+        However often it was asked, there is one record. Raises `WaitTimeoutError` at the time-out, after one last look.
+        """
+        return self._until(check, args, topic, every, timeout)
+
+    async def _until(self, check: Callable[..., Any], args: tuple[Any, ...], topic: str | None, every: Duration, timeout: Duration | None) -> Any:
+        declared, args = as_step(check, args)
+        arguments = declared.signature.encode_arguments(args, {}, declared.arguments_field)
+        pause = self._duration(every)
+        if pause < UNTIL_EVERY_MIN:
+            raise UsageError(f"every is {every!r}: write at least {UNTIL_EVERY_MIN.total_seconds():g} s, and name a topic to hear of a change at once")
+        call = StepCall(declared, arguments, digest(arguments) if arguments else "")
+        found = await self._wait_for("until", Condition(call, None if topic is None else checked_topic(topic), pause, self._due(timeout)))
+        if found is None:
+            raise WaitTimeoutError(f"{declared.options.name} was not so within {timeout}", run_id=self.run_id)
+        return found[0]
+
+    async def ask(self, question: str, options: Sequence[str], *, about: Any = None, timeout: Duration | None = None) -> Answer:
+        """Ask a person and wait: the question is on the attention list until somebody answers with one of the options, once.
+
+        `about` is shown beside it, as plain JSON. Raises `WaitTimeoutError` at the time-out, and the question is withdrawn. A
+        crash asks nobody twice: the question has the call's own id.
+        """
+        asked = checked_question(question, options)
+        text = codec_for(Any).encode(about, "about")
+        answer = await self._wait_for("ask", Question(asked, tuple(options), text, self._due(timeout)))
+        if answer is None:
+            raise WaitTimeoutError(f"nobody answered within {timeout}: {question}", run_id=self.run_id)
+        return cast("Answer", answer)
+
+    def signal(self, topic: str, payload: Any = None, *, ttl: Duration = SIGNAL_TTL) -> Coroutine[object, None, None]:
+        """Send a signal: sent once, in the transaction that records it. Whoever waits for the topic, in any run, is woken."""
+        return self._wait_for("signal", Message(checked_topic(topic), encoded_payload(payload), checked_ttl(ttl)))
+
+    def topic(self, name: str) -> str:
+        """Return the name of a topic of this run alone, for `wait_for`; from outside it is `run.signal(name)`."""
+        return topic_of_run(self.run_id, name)
+
+    async def _wait_for(self, name: str, awaited: Awaited) -> Any:
+        key = self._key(name)
+        return await self._handed(key, self._driver.wait_for(key, awaited))
+
+    @overload
+    async def first(self, one: Awaitable[A], two: Awaitable[B], /) -> tuple[Literal[0], A] | tuple[Literal[1], B]: ...
+    @overload
+    async def first(
+        self, one: Awaitable[A], two: Awaitable[B], three: Awaitable[D], /
+    ) -> tuple[Literal[0], A] | tuple[Literal[1], B] | tuple[Literal[2], D]: ...
+    @overload
+    async def first(self, *waits: Awaitable[Any]) -> tuple[int, Any]: ...
+    async def first(self, *waits: Any) -> tuple[int, Any]:
+        """Wait for the first of several calls of `ctx`, and return its place and what it returned; the others are withdrawn.
+
+        `match await ctx.first(ctx.wait_for("paid"), ctx.sleep("3d")): case 0, signal: ...`. The first that fails raises.
+        """
+        if len(waits) < 2 or not all(asyncio.iscoroutine(wait) for wait in waits):
+            raise UsageError("ctx.first takes two or more calls, not awaited: ctx.first(ctx.wait_for(...), ctx.sleep(...))")
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        place = next(place for place, task in enumerate(tasks) if task in done)
+        return place, tasks[place].result()
+
+    def _due(self, timeout: Duration | None) -> datetime | None:
+        return None if timeout is None else self.now() + self._duration(timeout)
 
     def _duration(self, duration: Duration) -> Any:
         try:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import msgspec
 
+from outlast.effect import Effect
+from outlast.payload import Codec, digest
+from outlast.signal import Answer, Signal
 from outlast.step import Step
 from outlast.step_key import StepKey
 from outlast.transaction import OwnDatabase
@@ -40,6 +43,8 @@ class StepCall(msgspec.Struct, frozen=True, gc=False):
     digest: str
     on: Any = None
     """What to begin a transaction on, in which the step runs; None for a step that is no transaction."""
+    effect: Effect[..., Any] | None = None
+    """What the step is the `perform` of; None for a step that is no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,97 @@ class Timer:
 
     due_at: datetime
     is_timeout: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWait:
+    """A wait for the next signal on a topic that this run has not seen."""
+
+    topic: str
+    payload: Codec
+    due_at: datetime | None
+    """When it ends without one."""
+
+    @property
+    def digest(self) -> str:
+        return digest(self.topic)
+
+    def decode(self, text: str) -> Signal[Any] | None:
+        """Return the signal of a record, or None for one that ended without."""
+        kept = msgspec.json.decode(text, type=KeptSignal | None)
+        return None if kept is None else Signal(kept.id, self.payload.decode(bytes(kept.payload).decode(), f"signal on {self.topic}"), kept.sent_at)
+
+
+class KeptSignal(msgspec.Struct, frozen=True):
+    """A signal as a record has it."""
+
+    id: str
+    payload: msgspec.Raw
+    sent_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A wait for the first truthy value of a check, which is asked again and again."""
+
+    check: StepCall
+    topic: str | None
+    """What hurries the next check."""
+    every: timedelta
+    due_at: datetime | None
+
+    @property
+    def digest(self) -> str:
+        return self.check.digest
+
+    def decode(self, text: str) -> tuple[Any] | None:
+        """Return the value of a record in a tuple, or None for one that ended without."""
+        kept = msgspec.json.decode(text, type=list[msgspec.Raw] | None)
+        if kept is None:
+            return None
+        step = self.check.step
+        return (step.signature.result.decode(bytes(kept[0]).decode(), step.result_field),)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question put to a person."""
+
+    text: str
+    options: tuple[str, ...]
+    about: str
+    """JSON text."""
+    due_at: datetime | None
+
+    @property
+    def digest(self) -> str:
+        return digest(self.text)
+
+    def decode(self, text: str) -> Answer | None:
+        """Return the answer of a record, or None for one that ended without."""
+        return msgspec.json.decode(text, type=Answer | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A signal to be sent, in the transaction that records it."""
+
+    topic: str
+    payload: str
+    """JSON text."""
+    ttl: timedelta
+    due_at: datetime | None = None
+    """It waits for nothing."""
+
+    @property
+    def digest(self) -> str:
+        return digest(f"{self.topic} {self.payload}")
+
+    def decode(self, text: str) -> None:
+        """A send has no result."""
+
+
+Awaited = TopicWait | Condition | Question | Message
 
 
 class Handed(asyncio.Future[Any]):
@@ -87,6 +183,10 @@ class RunDriver(Protocol):
 
     def wait(self, key: StepKey, timer: Timer) -> asyncio.Future[Any]:
         """Wait until an instant. Parks the run when it is far and nothing else goes on."""
+        ...
+
+    def wait_for(self, key: StepKey, awaited: Awaited) -> asyncio.Future[Any]:
+        """Wait for a signal, a condition or an answer, or send a signal; the future holds what `awaited.decode` makes of the record."""
         ...
 
     def give_up(self, key: StepKey) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, overload
+from typing import Any, Protocol, overload
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from outlast.duration import Duration
-from outlast.run import CancelOutcome, Run, RunView
+from outlast.run import CancelOutcome, Run, RunView, SignalOptions
+from outlast.signal import SignalReceipt
 from outlast.task_ref import TaskRef
 
 I = TypeVar("I")
@@ -83,6 +84,25 @@ class TaskEngine(Protocol):
             PayloadError: The input is not of its type or cannot be stored; nothing was written.
             IdempotencyConflictError: The key was used with another input.
             UnavailableError: The database did not answer. The run may exist if the connection broke at the wrong
+                moment; with an idempotency key the call can be repeated without harm.
+        """
+        ...
+
+    async def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal to every run that waits for its topic, now or as long as the signal is kept.
+
+        When this returns, the signal survives whatever happens: a run that begins to wait later, within `ttl`, is given it too,
+        and each run is given it once. Of two sends one after the other every run sees the first one first. Who waits is woken
+        at once as a rule, and within a worker's poll where its sender ends right after the commit.
+
+        `payload` is anything that can be stored, at most 64 KiB as JSON; the rest is in `SignalOptions`. Also for
+        a run that is over, or that is not there yet: a topic is a name, and names nobody.
+
+        Raises:
+            PayloadError: The payload cannot be stored; nothing was sent.
+            SignalConflictError: The key was used on this topic with another payload; nothing was sent.
+            UsageError: A topic that is none, a payload that is too large, or a time to live out of its bounds.
+            UnavailableError: The database did not answer. The signal may be there if the connection broke at the wrong
                 moment; with an idempotency key the call can be repeated without harm.
         """
         ...

@@ -7,6 +7,8 @@
     |   |-- LimitExceededError
     |   |-- HistoryMismatchError
     |   |-- IdempotencyConflictError
+    |   |   `-- SignalConflictError
+    |   |-- OperationConflictError
     |   `-- NotSupportedError
     |-- RunError                      it concerns one run
     |   |-- RunNotFoundError
@@ -15,11 +17,15 @@
     |   |-- RunDeadError
     |   |-- ResultPrunedError
     |   |-- StepFailedError           inside a body
-    |   |   `-- StepStuckError
+    |   |   |-- StepStuckError
+    |   |   `-- EffectFailedError
     |   `-- WaitTimeoutError          inside a body
     |-- LeaseLostError                stop quietly: somebody else has the run
     |-- UnavailableError              try again: the database did not answer
     |   `-- CommitUnknownError        the same, and it may have been done
+    |-- EffectError                   somebody may have to look
+    |   |-- OperationInProgressError
+    |   `-- OperationUnsureError
     |-- SchemaError                   run the migrations, or deploy the code that fits
     `-- (raised by steps on purpose)  FinalError, RetryLater
 
@@ -28,7 +34,7 @@
 
 import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from outlast.duration import Duration, as_duration
 from outlast.failure import Failure
@@ -93,6 +99,26 @@ class IdempotencyConflictError(UsageError):
         self.run_id = run_id
 
 
+class SignalConflictError(IdempotencyConflictError):
+    """The idempotency key was used before on this topic with another payload, and nothing was sent."""
+
+    def __init__(self, topic: str, key: str, signal_id: str) -> None:
+        message = f"key {key!r} of topic {topic!r} belongs to signal {signal_id}, which has another payload; use another key, or the same payload"
+        UsageError.__init__(self, message)
+        self.topic = topic
+        self.key = key
+        self.signal_id = signal_id
+
+
+class OperationConflictError(UsageError):
+    """The key of an effect's operation was used before with other arguments."""
+
+    def __init__(self, effect: str, key: str) -> None:
+        super().__init__(f"key {key!r} of effect {effect} belongs to an operation with other arguments; use another key, or the same arguments")
+        self.effect = effect
+        self.key = key
+
+
 class NotSupportedError(UsageError):
     """This engine cannot do that; the message names the alternative."""
 
@@ -140,8 +166,10 @@ class ResultPrunedError(RunError):
 class StepFailedError(RunError):
     """A step failed for good inside a body; `error` is data, and `is_a` compares it with a class."""
 
+    noun: ClassVar[str] = "step"
+
     def __init__(self, step: str, attempts: int, error: Failure) -> None:
-        super().__init__(f"step {step} failed after {attempts} attempt{'s' if attempts != 1 else ''}: {error}")
+        super().__init__(f"{self.noun} {step} failed after {attempts} attempt{'s' if attempts != 1 else ''}: {error}")
         self.step = step
         self.attempts = attempts
         self.error = error
@@ -153,6 +181,12 @@ class StepFailedError(RunError):
 
 class StepStuckError(StepFailedError):
     """A step attempt timed out in a thread and did not end within one more time-out, so another must not begin beside it."""
+
+
+class EffectFailedError(StepFailedError):
+    """An effect is known not to have been done, and is not tried again; `outlast show` has its attempts."""
+
+    noun = "effect"
 
 
 class WaitTimeoutError(RunError):
@@ -169,6 +203,34 @@ class UnavailableError(OutlastError):
 
 class CommitUnknownError(UnavailableError):
     """The connection broke while a transaction was being committed: it is there or it is not, and reading tells."""
+
+
+class EffectError(OutlastError):
+    """Something about one operation of an effect, at which somebody may have to look."""
+
+    def __init__(self, message: str, *, effect: str = "", key: str = "") -> None:
+        super().__init__(message)
+        self.effect = effect
+        self.key = key
+
+
+class OperationInProgressError(EffectError):
+    """Somebody else acts for this operation and has not finished; nothing was done here, so call again later."""
+
+    def __init__(self, effect: str, key: str, run: str = "") -> None:
+        who = f"run {run}" if run else "another caller"
+        super().__init__(f"effect {effect} with key {key!r} is in progress: {who} acts for it; call again later", effect=effect, key=key)
+        self.run = run
+
+
+class OperationUnsureError(EffectError):
+    """Nobody can tell whether the effect was done: a person was asked, and it is called again after the answer."""
+
+    def __init__(self, effect: str, key: str, decision: str) -> None:
+        super().__init__(
+            f"nobody can tell whether effect {effect} with key {key!r} was done: answer decision {decision}, and call again", effect=effect, key=key
+        )
+        self.decision = decision
 
 
 class SchemaError(OutlastError):

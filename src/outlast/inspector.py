@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from outlast.decision import DecisionView
+from outlast.decisions.attention import AttentionPage
+from outlast.failure import Failure
 from outlast.run import RunStatus, RunView, StepView
 
 
@@ -87,12 +90,50 @@ class ActionView:
     at: datetime
     actor: str
     action: str
-    """`retry`, `discard`, `pause_queue`, `unpause_queue` or `prune`."""
+    """`retry`, `resume`, `discard`, `decide`, `pause_queue`, `unpause_queue` or `prune`."""
     run: str | None
     queue: str | None
     affected: int | None
     """How many runs and keys a prune removed."""
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationAttemptView:
+    """One attempt of an effect."""
+
+    number: int
+    token: int
+    """What was handed outside: a later attempt, of whatever effect, has a greater one."""
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: str | None
+    """`done`, `not_done` or `unknown`; None while it is under way, or since a crash cut it off."""
+    error: Failure | None
+    late: str | None
+    """JSON text of a result that came when it was not wanted any more, and was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """What the ledger has of one effect: plan, attempts, result."""
+
+    effect: str
+    key: str
+    """Of the call of one run, or what the user gave."""
+    status: str
+    """`planned`, `attempting`, `unknown` (nobody knows yet), `asked` (a person is), `done` or `failed`."""
+    arguments: str
+    """JSON text; empty for none."""
+    result: str | None
+    """JSON text."""
+    error: Failure | None
+    """Of the last attempt that failed, or why it failed for good."""
+    decision: str | None
+    """The id of the question, while it is `asked`."""
+    planned_at: datetime
+    changed_at: datetime
+    attempts: tuple[OperationAttemptView, ...]
 
 
 class Inspector(Protocol):
@@ -106,6 +147,13 @@ class Inspector(Protocol):
 
     async def get_history(self, run_id: str, /) -> tuple[StepView, ...]:
         """Return the durable calls of a run's generation in their order, then what is open. Raises `RunNotFoundError`."""
+        ...
+
+    async def list_operations(self, run_id: str, /) -> tuple[OperationView, ...]:
+        """Return the effects that a run has planned, in that order, with every attempt. Raises `RunNotFoundError`.
+
+        One whose key the user gave is shown with the run that acted for it last.
+        """
         ...
 
     async def list_workers(self, *, only_alive: bool = False) -> tuple[WorkerView, ...]: ...
@@ -123,6 +171,21 @@ class Inspector(Protocol):
         A lane is stranded when no worker that has its kind and version in its queue has lived for a minute. Runs that
         sleep, and those of a paused queue, would not go on anyhow and are not stranded.
         """
+        ...
+
+    async def list_attention(self, *, limit: int = 100, before: str | None = None) -> AttentionPage:
+        """Return what waits for a person, the latest first: open decisions, and failed and dead runs, each with what to do about it.
+
+        At most 500 at once. Costs two short index walks, however many runs there are.
+        """
+        ...
+
+    async def get_decision(self, decision_id: str, /) -> DecisionView:
+        """Return a question and what has become of it. Raises `UsageError` when there is none of this id."""
+        ...
+
+    async def list_decisions(self, run_id: str, /) -> tuple[DecisionView, ...]:
+        """Return all that a run has asked, in order. Raises `RunNotFoundError`."""
         ...
 
     async def list_actions(self, *, run_id: str | None = None, limit: int = 100) -> tuple[ActionView, ...]:

@@ -104,3 +104,27 @@ DEAD_ROWS_WARNED = 100_000  # below it claims do not notice
 WAL_BYTES_WARNED = 256 << 20  # SQLite begins its log anew at some 4 MiB, unless a reader holds it
 KEYS_COUNTED_MAX = 100_000  # SQLite has no estimate, and counting more than this takes too long for a reader
 KEYS_BYTES_WARNED = 10 << 30  # idempotency keys are kept for ever, and look-ups begin to miss the memory
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+EFFECT_TIMEOUT = timedelta(seconds=60)  # every effect has one, because until then nobody believes that it was not done; what a slow provider takes
+EFFECT_SETTLE = timedelta(seconds=10)  # a request of a dead client waits in a provider's queue for seconds, not for minutes
+OPERATION_POLL = timedelta(seconds=5)  # how often one asks again after an operation that somebody else has under way
+DECISION_POLL = timedelta(seconds=5)  # how often a run that cannot park looks whether it was answered; one that is parked is woken
+COPY_TIMEOUT = timedelta(days=1)  # of one attempt of a ready-made copy or move: 100 GB at the pace of a slow disk take hours
+COPY_CHUNK_BYTES = 1 << 20  # 1 MiB: large enough for any disk's full pace, and a cancel is seen and progress told after each
+OPERATION_NAME_BYTES_MAX = 2_600  # effect and key are one index entry, of which PostgreSQL takes 2,704 bytes with what it adds; SQLite is held to the same
+LEDGER_LEASE = timedelta(seconds=30)  # of an attempt made without an engine: as long as a worker's
+LEDGER_RENEWALS_PER_LEASE = 6  # five renewals in a row may fail
+LEDGER_POLL_MAX = timedelta(seconds=2)  # between two looks of a caller who waits for another; the first ones come sooner
+LEDGER_THREADS_MAX = 32  # effects that are plain functions, at once in one process; the others wait their turn
+ATTENTION_PAGE_MAX = 500  # rows of the attention list in one page
+QUESTION_CHARACTERS_MAX = 2_000  # what a person is asked fits a screen; what it is about is data beside it
+OPTIONS_MAX = 32  # more is not a choice but a form
+SIGNAL_BATCH = 500  # waits moved in one delivery transaction, as timers are
+TOPIC_CHARACTERS_MAX = 300  # of a name with a run's id before it; topics are index entries on both databases
+SIGNAL_BYTES_MAX = 64 << 10  # a signal is a message; what is larger is a value that somebody stores, and its name is sent
+SIGNAL_TTL = timedelta(days=7)  # how long an unheard signal is kept: over a long weekend, and not for ever
+SIGNAL_TTL_MAX = timedelta(days=366)  # what is to be kept longer belongs into a table of the application's
+SIGNAL_DELIVERY_WAIT = timedelta(seconds=1)  # a sender waits no longer for its own delivery, which any worker makes up for
+WAITING_COUNTED_MAX = 1_000  # of the runs that wait for one signal, for its receipt
+UNTIL_EVERY_MIN = timedelta(seconds=3)  # a wait of less than two never parks; a look takes some time too, and then less would be left

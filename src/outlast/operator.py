@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
+from outlast.decision import NO_RESULT, DecisionView
 from outlast.duration import Duration
 from outlast.run import RunView
 
@@ -29,8 +30,10 @@ class PruneReport:
 
     runs: int
     kept: int
-    """Failed and dead runs that are old enough, and stay until somebody retries or discards them."""
+    """Runs that are old enough and stay: failed and dead ones until somebody retries or discards them, and those with an effect
+    of which nobody knows whether it was done."""
     keys: int
+    """Idempotency keys, and operations of effects whose key the user gave."""
 
 
 class Operator(Protocol):
@@ -52,6 +55,25 @@ class Operator(Protocol):
         """
         ...
 
+    async def decide(self, decision_id: str, option: str, /, *, result: Any = NO_RESULT, note: str = "", actor: str) -> DecisionView:
+        """Answer an open decision, and let the run that waits for it go on.
+
+        `result` goes with the options that need one, and with no other: any plain JSON value, None too. Where the effect that
+        asks was imported in this process it is checked against the effect's type, else the worker checks it, and asks anew when
+        it does not fit. Of two who answer at once one is heard. Raises `UsageError` for an unknown decision or option, a
+        result that is missing or out of place or does not fit, and for a decision that was answered or closed, with by whom and when.
+        """
+        ...
+
+    async def resume(self, run_id: str, result: Any, /, *, actor: str, reason: str) -> RunView:
+        """Let a `failed` run go on with `result`, any plain JSON value, in place of what the step or effect that failed it would have returned.
+
+        What it failed with stays in the history. An effect counts as done, and is not performed again. The worker checks the result
+        against the step's type, and the run fails again where it does not fit. Raises `RunNotFoundError`, and `UsageError` for a
+        run in another state, or one that no step has failed.
+        """
+        ...
+
     async def pause_queue(self, name: str, /, *, actor: str, reason: str) -> QueueView:
         """Let no worker claim from a queue, from its next claim on. What runs goes on, and `enqueue` is accepted as before."""
         ...
@@ -67,7 +89,9 @@ class Operator(Protocol):
 
         Failed and dead ones stay until somebody has retried or discarded them, unless `dead_letters`. An idempotency key
         outlives its run: it answers as before, and `result()` of it raises `ResultPrunedError`. `keys_older_than` deletes
-        those whose run is pruned and was accepted longer ago; afterwards the same key makes a new run.
+        those whose run is pruned and was accepted longer ago; afterwards the same key makes a new run. With them go
+        the operations of effects whose key the user gave, where they ended longer ago: afterwards the same key is done anew. A
+        run with an effect of which nobody knows whether it was done is never deleted.
 
         It goes in many short transactions. A crash in between leaves nothing half deleted, and the next prune goes on.
         """

@@ -55,7 +55,7 @@ class Codec:
             raise PayloadError(f"{field}{refused.path}: {refused.reason}", field=field + refused.path) from None
         except Exception as error:  # user code runs here too (properties, hooks), and none of its errors may pass for the engine's
             raise PayloadError(f"{field}: {type_name(value)} cannot be stored: {_told(error)}", field=field) from error
-        return bounded(data, field)
+        return data.decode() if len(data) <= PAYLOAD_BYTES_MAX else bounded(data, field)
 
     def decode(self, text: str, field: str) -> Any:
         """Return the value; PayloadError, which names `field`, whatever is wrong with the text.

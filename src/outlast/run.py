@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from outlast.duration import Duration, as_duration
 from outlast.errors import ResultPrunedError, RunNotFoundError
 from outlast.failure import Failure
+from outlast.signal import SignalReceipt, topic_of_run
 
 O = TypeVar("O", default=Any)
 
@@ -59,7 +60,7 @@ class StepView:
     key: str
     kind: str
     status: str
-    """`done`, `failed`, `given_up`, `retrying`, `waiting` or `in_progress`."""
+    """`done`, `failed`, `resumed` (with a result that a person gave), `given_up`, `retrying`, `waiting` or `in_progress`."""
     attempts: int
     started_at: datetime | None
     finished_at: datetime | None
@@ -68,6 +69,8 @@ class StepView:
     error: Failure | None = None
     due_at: datetime | None = None
     progress: Progress | None = None
+    topic: str | None = None
+    """What it waits for by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,23 @@ class RunView:
     progress: Progress | None
 
 
+class SignalOptions(TypedDict, total=False):
+    """What may be said of a signal when it is sent. All of it is optional."""
+
+    idempotency_key: str | None
+    """The same key, the same signal, for as long as that is kept; per topic."""
+    ttl: Duration
+    """How long it is kept for runs that have not seen it; 7 days by default."""
+    headers: Mapping[str, str] | None
+    """Kept with it, for people and tools."""
+
+
 class RunSource(Protocol):
     """What a handle needs from the engine that gave it."""
 
     async def get(self, run_id: str, /) -> RunView: ...
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome: ...
+    async def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt: ...
     async def wait_for_end(self, run_id: str, timeout: float | None, /) -> RunView: ...
 
 
@@ -164,3 +179,7 @@ class Run(Generic[O]):
     async def cancel(self, *, reason: str) -> CancelOutcome:
         """Ask for the run to end as `canceled`; see `TaskEngine.cancel`."""
         return await self._source.cancel(self.id, reason=reason)
+
+    async def signal(self, name: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal to this run alone, which waits for it with `ctx.wait_for(ctx.topic(name))`; see `TaskEngine.signal`."""
+        return await self._source.signal(topic_of_run(self.id, name), payload, **options)

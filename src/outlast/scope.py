@@ -5,6 +5,7 @@ Two context variables and nothing else. A body's asyncio tasks carry the first o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from outlast.this_step import StepAttempt
 
 BODY: ContextVar[Branches | None] = ContextVar("outlast_body", default=None)
-STEP: ContextVar[StepAttempt[Any] | None] = ContextVar("outlast_step", default=None)
+STEP: ContextVar[Callable[[], StepAttempt[Any]] | None] = ContextVar("outlast_step", default=None)
+"""Gives what the step sees of its attempt, which is not made before it is asked for."""
 
 
 def inside_body() -> bool:

@@ -99,7 +99,8 @@ class Signature:
         if not args:
             return ""
         try:
-            return self._array(len(args), field).encode(args, field)
+            codec = self._arrays.get(len(args)) or self._array(len(args), field)
+            return codec.encode(args, field)
         except PayloadError:
             # Once more one by one, for a message that has the parameter's name instead of its number.
             for index, value in enumerate(args):
@@ -110,7 +111,8 @@ class Signature:
     def _decode_array(self, text: str, field: str) -> tuple[Any, ...]:
         if self._only is not None:  # nearly always as many as ever: read once, and only what does not fit is taken apart
             try:
-                return tuple(self._only.decode(text, field))
+                args: tuple[Any, ...] = self._only.decode(text, field)
+                return args
             except PayloadError:
                 pass
         try:

@@ -115,7 +115,7 @@ def this_step(services: type[Any] | None = None, /) -> StepAttempt[Any]:
 
     Raises `UsageError` outside of a step.
     """
-    attempt = STEP.get()
-    if attempt is None:
+    see = STEP.get()
+    if see is None:
         raise UsageError("this_step() works inside a step that a task runs; in a body use ctx, and in a plain call pass what is needed")
-    return attempt
+    return see()

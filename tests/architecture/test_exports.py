@@ -8,6 +8,9 @@ import zipfile
 import pytest
 
 import outlast
+from outlast.decision import DecisionState
+from outlast.ledger.asking import Option
+from outlast.ledger.operation import AttemptOutcome, OperationStatus
 from outlast.native.history import Outcome, RecordKind
 from outlast.run import CancelOutcome, RunStatus
 
@@ -39,9 +42,13 @@ def test_nothing_public_is_left_out():
     ("enumeration", "words"),
     [
         (RunStatus, {"pending", "running", "waiting", "succeeded", "failed", "canceled", "dead"}),
+        (DecisionState, {"open", "answered", "consumed", "superseded", "withdrawn"}),
         (CancelOutcome, {"requested", "canceled", "already_over"}),
-        (RecordKind, {"step", "transaction", "sleep", "timeout"}),
-        (Outcome, {"result", "error", "given_up"}),
+        (RecordKind, {"step", "transaction", "effect", "wait", "until", "ask", "signal", "sleep", "timeout"}),
+        (Outcome, {"result", "error", "resumed", "given_up"}),
+        (OperationStatus, {"planned", "attempting", "unknown", "asked", "done", "failed"}),
+        (AttemptOutcome, {"done", "not_done", "unknown"}),
+        (Option, {"done", "again", "fail"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -15,6 +15,7 @@ PARTS = sorted(
     part for part in {folder.parents[1] for folder in FOLDERS} if part / "sqlite" / "statements" in FOLDERS and part / "postgres" / "statements" in FOLDERS
 )
 MIGRATIONS = sorted(LIBRARY.glob("*/*/migrations"))
+SQLITE_FILES = sorted(file for file in LIBRARY.rglob("*.sql") if "sqlite" in file.parts)
 
 
 def statements(folder: Path) -> dict[str, str]:
@@ -79,3 +80,10 @@ def test_the_rule_reads_comments_as_people_do(tmp_path):
     )
     found = statements(tmp_path)
     assert [found[name].strip() for name in ("one", "two", "bare")] == ["-- does one\nSELECT 1", "-- only here: because\nSELECT 2", "SELECT 3"]
+
+
+def test_no_name_is_quoted_for_sqlite():
+    """SQLite takes a name in double quotes that it does not know for a text, so that a misspelled column would compare as itself and say nothing."""
+    code = [(file, number, line.partition("--")[0]) for file in SQLITE_FILES for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)]
+    assert code
+    assert not [f"{file.relative_to(LIBRARY)}:{number}" for file, number, text in code if '"' in text]

@@ -39,7 +39,7 @@ ON_POSTGRES = (
 )
 ON_SQLITE = ("hold_lock", "hold_lock", "kill_holder", "freeze_executor", "kill_executor")
 RECORDS = ("outlast.fence(", "INSERT INTO outlast.step (")
-ENQUEUES = ("INSERT INTO outlast.run (",)
+ENQUEUES = ("SELECT outlast.accept_runs(",)
 FENCED = ("outlast.fence(",)
 HOLD_SECONDS_MAX = 5.0
 """How long the one that is to hold the lock may take to get it."""

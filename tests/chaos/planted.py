@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+
+from msgspec.structs import replace
 
 from outlast.database.statements import load_statements
 from outlast.errors import CommitUnknownError, UsageError
@@ -224,8 +226,10 @@ PLANTED: dict[str, Plant] = {
             Edit(
                 "postgres",
                 "insert_runs",
-                "ON CONFLICT DO NOTHING\n    RETURNING run",
-                "ON CONFLICT (kind, key) DO UPDATE SET run = excluded.run\n    RETURNING run",
+                "SELECT outlast.accept_runs(%(batch)s::json, %(count)s::bigint",
+                "WITH freed AS (DELETE FROM outlast.run_key k USING json_to_recordset(%(batch)s::json) AS b(kind text, idempotency_key text)"
+                " WHERE k.kind = b.kind AND k.key = b.idempotency_key RETURNING 1)"
+                " SELECT outlast.accept_runs(%(batch)s::json, %(count)s::bigint + 0 * (SELECT count(*) FROM freed)",
             ),
             Edit("sqlite", "insert_keys", "DO NOTHING", "DO UPDATE SET run = excluded.run"),
         ),

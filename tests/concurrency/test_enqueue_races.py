@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from outlast.context import Context
 from outlast.database.transaction import RefusedError
 from outlast.errors import CommitUnknownError, UnavailableError
-from outlast.native.new_run import new_run
+from outlast.native import claimer, delivery
+from outlast.native.new_run import new_runs
 from outlast.native.store import LaneName, NewRun
 from outlast.task import task
 
-from .engine_world import WAIT, Heard, engine_at, play, query
+from .engine_world import WAIT, Heard, engine_at, play, query, until
 from .tcp_proxy import TcpProxy, Where
 
 SHORTLY = timedelta(seconds=1)
@@ -30,7 +31,8 @@ async def plain(ctx: Context, number: int) -> int:
 
 async def some_run(heard: Heard, key: str | None = None, **changes: Any) -> NewRun:
     runtime, lane = await heard.engine._open(), await heard.engine._lane(LaneName("default", "plain", 1))
-    return replace(new_run(plain, 1, lane, runtime.time, key, {}), **changes)
+    (run,) = new_runs(plain, [1], lane, runtime.time, [key], {})
+    return replace(run, **changes)
 
 
 def enqueuer(heard: Heard) -> Any:
@@ -50,6 +52,22 @@ def test_fifty_callers_at_once_share_a_commit(database_url: str) -> None:
             assert len({run.id for run in runs}) == 50
             views = [await run.view() for run in runs]
             assert [view.input for view in views] == [str(number) for number in range(50)]
+
+    play(scenario())
+
+
+def test_an_idle_worker_elsewhere_is_woken_with_the_commit(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of many runs is begun long before a poll would find it, and the client makes no transaction for that."""
+    for module in (claimer, delivery):
+        monkeypatch.setattr(module, "IDLE_POLL", timedelta(seconds=4 * WAIT))
+
+    async def scenario() -> None:
+        async with engine_at(postgres_url, plain, name="worker") as worker, engine_at(postgres_url, plain, starts=False) as client:
+            await until("it hears", lambda: not worker.engine._backend.wakes.is_deaf)
+            for number in range(20):
+                run = await client.engine.enqueue(plain, number)
+                assert await run.result(timeout=WAIT) == number
+            assert client.transactions("has_idle_worker") == 0
 
     play(scenario())
 
@@ -116,7 +134,7 @@ def test_an_outage_after_a_lost_answer_is_never_called_unwritten(where: Where, p
     async def scenario() -> None:
         async with engine_at(proxy.url, plain, starts=False) as heard:
             run = await some_run(heard, key="a key")
-            cut = proxy.cut(where, "INSERT INTO outlast.run (")
+            cut = proxy.cut(where, "SELECT outlast.accept_runs(")
             asked = asyncio.create_task(enqueuer(heard).accept([run], SHORTLY))
             await asyncio.to_thread(cut.happened.wait, WAIT)
             proxy.is_refusing = True

@@ -22,7 +22,7 @@ CLAIM = ("outlast.fence(", "SET status = 'running'")
 RECORD = ("outlast.fence(", "INSERT INTO outlast.step (")
 END = ("outlast.fence(", '"status":"succeeded"')
 PARK = ("outlast.fence(", '"status":"waiting"')
-ENQUEUE = ("INSERT INTO outlast.run (",)
+ENQUEUE = ("SELECT outlast.accept_runs(",)
 CANCEL = ("SET cancel_requested_at",)
 CUT_OFF = pytest.mark.parametrize("where", [Where.BEFORE, Where.AFTER], ids=["before", "after"])
 
@@ -119,6 +119,22 @@ def test_an_enqueue_whose_answer_is_lost_is_one_run(where: Where, key: str | Non
             await lost(cut)
             assert run.created
             assert query(postgres_url, "SELECT id::text, status FROM {run}") == [(run.id, "pending")]
+
+    play(scenario())
+
+
+@CUT_OFF
+@pytest.mark.parametrize("key", [None, "a key"])
+def test_a_send_whose_answer_is_lost_is_one_signal(where: Where, key: str | None, proxy: TcpProxy, postgres_url: str) -> None:
+    """The sender is told of the signal that it made, and there is exactly one."""
+
+    async def scenario() -> None:
+        cut = proxy.cut(where, "INSERT INTO outlast.signal (")
+        async with engine_at(proxy.url, starts=False) as heard:
+            receipt = await heard.engine.signal("news", 7, idempotency_key=key)
+            await lost(cut)
+            assert receipt.created
+            assert query(postgres_url, "SELECT id::text, payload::text, idempotency_key FROM {signal}") == [(receipt.id, "7", key)]
 
     play(scenario())
 

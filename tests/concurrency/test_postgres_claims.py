@@ -4,10 +4,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from outlast.database.transaction import Refusal, RefusedError
 from outlast.native.postgres import postgres_backend

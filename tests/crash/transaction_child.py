@@ -20,7 +20,7 @@ def pass_by(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-talk, transaction_kept = Remembering.talk, NativeDriver.transaction_kept
+talk, record_kept = Remembering.talk, NativeDriver.record_kept
 
 
 def watched_talk(self: Any, dialect: Any) -> Any:
@@ -45,11 +45,11 @@ def watched_talk(self: Any, dialect: Any) -> Any:
 
 def watched_kept(self: Any, *args: Any) -> None:
     pass_by("after the commit")
-    transaction_kept(self, *args)
+    record_kept(self, *args)
 
 
 Remembering.talk = watched_talk  # type: ignore[method-assign]
-NativeDriver.transaction_kept = watched_kept  # type: ignore[method-assign]
+NativeDriver.record_kept = watched_kept  # type: ignore[method-assign]
 
 
 def add(connection: Any, name: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
-PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").glob("*.md")])
+PAGES = sorted([*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")])
 
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```\s*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
@@ -29,6 +29,11 @@ class Block:
         """The file that it is, when its first line is nothing but a comment with a file's name."""
         found = _FILE_NAME.match(self.text)
         return found[1] if found else None
+
+
+def name_of(page: Path) -> str:
+    """Return how tests call a page: its path below `docs`."""
+    return page.relative_to(PROJECT).as_posix().removeprefix("docs/")
 
 
 def read(path: Path) -> str:

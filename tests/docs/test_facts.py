@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import inspect
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -11,11 +12,13 @@ import psycopg
 import pytest
 
 import outlast.cli
-from outlast import Context, RunStatus, connect, limits, task
+from outlast import Attempt, Context, Effect, RunStatus, connect, effect, limits, task
+from outlast.decision import DecisionState
 from outlast.duration import duration_text
+from outlast.ledger.operation import OperationStatus
 from outlast.native.transitions import ALLOWED
 
-from .pages import PAGES, PROJECT, anchors_of, links_of, prose_of, read, rows_of
+from .pages import PAGES, PROJECT, anchors_of, links_of, name_of, prose_of, read, rows_of
 
 DOCS = PROJECT / "docs"
 NAMED_TEST = re.compile(r"`(test_\w+)`")
@@ -46,6 +49,24 @@ def test_states_are_those_of_the_code():
     assert changes == {(before or "-", after.value) for before, after in ALLOWED}
 
 
+@pytest.mark.parametrize(("part", "states"), [("Operations", OperationStatus), ("Decisions", DecisionState)])
+def test_every_state_of_the_ledger_is_explained(part: str, states: type[OperationStatus] | type[DecisionState]):
+    """The page of states says of each state of operations and decisions what it means, in their order."""
+    (text,) = re.findall(rf"^## {part}$(.*?)(?=^<!--)", read(DOCS / "states.md"), re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^\| `(\w+)` \| \w", text, re.MULTILINE) == list(states)
+
+
+def test_options_of_an_effect_are_those_of_the_code():
+    """The page has every option of `@effect` and of `with_options`, and the numbers that hold without one."""
+    declared = [name for name in inspect.signature(effect).parameters if name != "function"]
+    rows = {row[0].strip("`"): row[1] for row in rows_of(DOCS / "effects.md", "option")}
+    assert sorted(rows) == sorted(declared)
+    seconds = {name: f"{int(value.total_seconds())} s" for name, value in (("timeout", limits.EFFECT_TIMEOUT), ("settle", limits.EFFECT_SETTLE))}
+    assert {name: rows[name] for name in seconds} == seconds
+    (changed,) = re.findall(r"\.with_options\((.*?)\)` changes them", read(DOCS / "effects.md"))
+    assert changed.replace("=", "").split(", ") == [name for name in inspect.signature(Effect.with_options).parameters if name != "self"]
+
+
 def existing_tests() -> set[str]:
     """Return the names of all tests and of the suites that adapters run."""
     files = [*(PROJECT / "tests").rglob("*.py"), *(PROJECT / "src" / "outlast" / "testing").rglob("*.py")]
@@ -61,7 +82,7 @@ def test_every_promise_names_existing_tests():
     assert set(NAMED_TEST.findall(text)) - existing_tests() == set()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path):
     """Each link of the page that stays in the project leads to a file, and to a heading of it where it names one."""
     astray = []
@@ -103,11 +124,11 @@ def test_what_the_pages_tell_to_make_can_be_made():
 def test_feature_pages_say_what_a_crash_does():
     """Each page about a feature has a box that answers what happens if it crashes there."""
     without = {"cli.md", "limits.md", "promises.md"}
-    assert [page.name for page in DOCS.glob("*.md") if page.name not in without and "> **What if it crashes here?**" not in read(page)] == []
+    assert [page.name for page in DOCS.rglob("*.md") if page.name not in without and "> **What if it crashes here?**" not in read(page)] == []
 
 
 def test_privileges_that_the_page_grants_are_enough(postgres_url: str):
-    """A role with what the page grants, and no more, executes and enqueues."""
+    """A role with what the page grants, and no more, enqueues, and executes steps, transactions and effects."""
     (grants,) = re.findall(r"```sql\n(.*?)```", read(DOCS / "postgresql.md"), re.DOTALL)
     role = f"app_{postgres_url.rpartition('/')[2]}"
 
@@ -118,10 +139,17 @@ def test_privileges_that_the_page_grants_are_enough(postgres_url: str):
     async def use() -> str:
         @task
         async def greet(ctx: Context) -> str:
-            return await ctx.step(hello)
+            return await ctx.step(hello) + await ctx.transaction(ctx.database, world) + await ctx.effect(mark, "!")
 
         def hello() -> str:
             return "hello"
+
+        def world(connection: psycopg.Connection) -> str:
+            return ", world"
+
+        @effect
+        def mark(attempt: Attempt, what: str) -> str:
+            return what
 
         url = re.sub(r"//.*?@|//", f"//{role}@", postgres_url, count=1)
         async with connect(url, tasks=[greet], migrate=False) as engine:
@@ -133,7 +161,7 @@ def test_privileges_that_the_page_grants_are_enough(postgres_url: str):
         connection.execute(f'CREATE ROLE "{role}" LOGIN')
         try:
             connection.execute(grants.replace("TO app", f'TO "{role}"').encode())
-            assert asyncio.run(use()) == "hello"
+            assert asyncio.run(use()) == "hello, world!"
         finally:
             connection.execute(f'DROP OWNED BY "{role}"')
             connection.execute(f'DROP ROLE "{role}"')

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from .pages import PAGES, blocks_of
+from .pages import PAGES, blocks_of, name_of
 from .running import PageRun, check_output, commands_of
 
 NEEDS_POSTGRES = {"postgresql.md"}
 """Pages whose programs find a PostgreSQL database in OUTLAST_DATABASE_URL; the others find a SQLite file."""
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
 def test_a_page_runs_as_it_is_written(page: Path, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Every Python and console block of the page works, in the page's order, and prints what the page shows."""
     folder = tmp_path / "page"

@@ -50,6 +50,7 @@ class Explaining:
         self._inner.run("SAVEPOINT before")
         explained = self._inner.run(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {sql}", parameters).all()
         self._inner.run("ROLLBACK TO SAVEPOINT before")
+        self._inner.run("RELEASE SAVEPOINT before")  # or what comes next would have a transaction number of its own
         rows = self._inner.run(sql, parameters)
         self.plans.append(Plan.of(_NAMES[sql], json.loads(explained[0][0])[0]["Plan"], rows.count))
         return rows

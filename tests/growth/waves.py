@@ -49,7 +49,7 @@ def _by(*indexes: str) -> frozenset[str]:
 
 _CHANGED = _by("run_pkey", "run_body_pkey")
 BOUNDS = {
-    "look": Bound(_by("run_claim", "run_timer", "run_deadline"), pages_a_lane=6, is_walking=True),
+    "look": Bound(_by("run_claim", "run_timer", "run_deadline", "signal_undelivered"), pages_a_lane=6, is_walking=True),
     "probe_lanes": Bound(_by("run_claim"), pages_a_row=2, pages_a_lane=6, is_walking=True),
     "probe_oldest": Bound(_by("run_claim"), pages_a_row=2 * PRIORITIES, pages_a_lane=6 * 2 * (PRIORITIES + 1), is_walking=True),
     "claim_runs": Bound(_CHANGED, pages_a_row=50),
@@ -58,6 +58,7 @@ BOUNDS = {
     "wake_due": Bound(_by("run_timer", "run_pkey"), pages_a_row=40, is_walking=True),
     "lock_overdue": Bound(_by("run_deadline", "run_body_pkey"), pages_a_row=15, is_walking=True),
     "change_runs": Bound(_CHANGED, pages_a_row=60),
+    "withdraw_questions": Bound(_by("run_pkey"), pages_a_row=8),
     "list_workers": Bound(_by(), pages_a_row=1),
     "list_orphans": Bound(_by("run_worker"), pages_a_row=25, is_walking=True),
     "count_losses": Bound(_by("run_pkey"), pages_a_row=50),
@@ -93,6 +94,7 @@ def faults(plans: Iterable[Plan], lanes: int, *, held: int, leftovers: int = 0) 
 def _faults(plan: Plan, lanes: int, held: int, leftovers: int) -> Iterable[str]:
     bound = BOUNDS[plan.statement]
     rows = max(plan.rows, held) if plan.statement == "list_flagged" else plan.rows
+    rows += TIMER_BATCH if plan.statement == "withdraw_questions" else 0  # of runs that have ended and had asked nothing
     rows += ENDED_WORKERS if plan.statement in ("list_orphans", "list_workers") else 0
     allowed = PAGES_ASIDE + bound.pages_a_row * rows + bound.pages_a_lane * lanes + (leftovers * PAGES_A_LEFTOVER if bound.is_walking else 0)
     if walked := plan.walked - MAY_WALK:

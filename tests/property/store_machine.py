@@ -1,12 +1,12 @@
 """StoreMachine: what may be called on a store, in any order, made on both databases. What may differ is in `store_pair`."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from outlast.errors import LeaseLostError
 from outlast.native.store import Checkpoint, Hold, NewRun, NewWorker, RunCheckpoint, RunFilter

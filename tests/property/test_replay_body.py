@@ -10,8 +10,8 @@ import pytest
 from outlast.context import Context
 from outlast.errors import CancelRequested, StepFailedError, UsageError
 from outlast.failure import type_name
-from outlast.native.driver import Phase
 from outlast.native.ending import Ending
+from outlast.native.phase import Phase
 from outlast.retry import RetryPolicy
 from outlast.run import RunStatus
 from outlast.step import step

@@ -3,14 +3,14 @@
 import pytest
 from bench.report import as_markdown, as_text
 from bench.rows import ROWS, Goal, Result, Row, Spread
-from bench.trials import TRIALS
+from bench.trials import TRIALS, WARM_UP, delays
 
 SIDES = {trial.key: list(trial.sides) for trial in TRIALS}
 BESIDE = {(row.trial, row.figure): [goal.against or "outlast" for goal in row.goals] for row in ROWS}
 
 
 def test_every_goal_has_its_row() -> None:
-    """What is to be reached is measured: rates beside peers and beside SQL, a second worker, latency, takeover, growth, memory, import."""
+    """What is to be reached is measured: rates beside peers and beside SQL, a second worker, latency, waking, takeover, growth, memory, import."""
     assert {key: beside for key, beside in BESIDE.items() if beside} == {
         ("one_step", "rate"): ["OpenWorkflow", "batched SQL"],
         ("ten_steps", "rate"): ["OpenWorkflow", "batched SQL"],
@@ -20,6 +20,7 @@ def test_every_goal_has_its_row() -> None:
         ("two_workers", "rate"): ["outlast, one worker"],
         ("latency", "median"): ["outlast"],
         ("latency", "p99"): ["outlast"],
+        ("wake", "median"): ["outlast"],
         ("takeover", "seconds"): ["outlast"],
         ("crowd", "rate"): ["outlast, none waiting behind"],
         ("past", "rate"): ["outlast, none finished"],
@@ -31,8 +32,30 @@ def test_every_goal_has_its_row() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.trial} {row.figure}")
 def test_a_row_compares_with_sides_that_are_measured(row: Row) -> None:
     """A goal against a side that no trial measures would never be judged."""
-    assert "outlast" in SIDES[row.trial]
+    assert (row.beside or "outlast") in SIDES[row.trial]
+    assert not (row.beside and row.goals), "a row is judged, or shows ratios"
     assert set(BESIDE[row.trial, row.figure]) <= set(SIDES[row.trial])
+
+
+def test_what_durable_calls_cost_is_shown_beside_a_plain_step() -> None:
+    """A ratio stands beside each other side, on the terminal and on the page, where nothing is to be reached."""
+    rows = [row for row in ROWS if row.trial == "one_call"]
+    assert [row.figure for row in rows] == ["rate", "cpu"]
+    plain, *others = SIDES["one_call"]
+    assert all(row.beside == plain for row in rows)
+    sides = {plain: Spread.of([400.0])} | {side: Spread.of([100.0 * number]) for number, side in enumerate(others, 1)}
+    result = Result(rows[0], sides)
+    assert result.verdicts() == {side: f"{number / 4:.2f} x {plain}" for number, side in enumerate(others, 1)}
+    assert f"| {others[0]} | 100 | 100 - 100 | 0.25 x {plain} |" in as_markdown({}, [result], rounds=1, is_short=False)
+    assert f"0.25 x {plain}" in as_text([result], is_short=False)
+
+
+def test_delays_are_those_after_the_warm_up() -> None:
+    """Each number's end minus its own beginning, in whatever order they were told; the first ones count for nothing."""
+    late = dict.fromkeys(range(WARM_UP), 9_000_000_000)
+    asked = {number: 1_000_000 * number for number in range(WARM_UP + 100)}
+    begun = late | {WARM_UP + place: asked[WARM_UP + place] + 1_000_000 * (place + 1) for place in reversed(range(100))}
+    assert delays(asked, begun) == {"median": 50.5, "p99": 99.0}
 
 
 @pytest.mark.parametrize(

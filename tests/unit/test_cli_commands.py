@@ -1,6 +1,7 @@
 """The commands: what they ask the ports for, what they print, and the exit codes. The ports are stand-ins that note what they are asked."""
 
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from outlast.cli import COMMANDS, main
 from outlast.cli.application import user_name
 from outlast.errors import IdempotencyConflictError, RunFailedError, RunNotFoundError, SchemaError, UnavailableError
 from outlast.failure import Failure
-from outlast.inspector import ActionView, BoundedCount, LaneView, RunPage, StrandedView, WorkerView
+from outlast.inspector import ActionView, BoundedCount, LaneView, OperationAttemptView, OperationView, RunPage, StrandedView, WorkerView
 from outlast.operator import PruneReport, QueueView
 from outlast.run import CancelOutcome, Progress, RunStatus, StepView
 
@@ -32,10 +33,12 @@ class Ports:
         self.error = None
         self.result_error = None
         self.history = ()
+        self.operations = ()
         self.tasks = ()
         self.queue = QueueView("night", NOW, True, 1)
         self.report = PruneReport(2, 0, 1)
         self.stranded = (StrandedView("night", "import", 2, BoundedCount(1000, True), "no worker has import v2"),)
+        self.decisions = ()
         self.inspector = self.operator = self
 
     async def __aenter__(self):
@@ -78,6 +81,9 @@ class Ports:
         self.note("list_runs", **filters)
         return RunPage((self.run,), next="further")
 
+    async def list_operations(self, run_id):
+        return self.operations
+
     async def get_history(self, run_id):
         return self.history
 
@@ -110,6 +116,9 @@ class Ports:
     async def prune(self, older_than, **options):
         self.note("prune", older_than, **options)
         return self.report
+
+    async def list_decisions(self, run_id):
+        return self.decisions
 
     async def migrate(self):
         self.note("migrate")
@@ -188,6 +197,33 @@ def test_show_as_json(ports):
     shown = json.loads(outlast("show", "r1", "--json").output)
     assert shown["run"]["status"] == "succeeded"
     assert shown["history"][0]["result"] == [1]
+
+
+def test_show_prints_what_the_ledger_has(ports):
+    """Each effect with arguments, result and question, and every attempt with its token, its error and what came late."""
+    failure = Failure("builtins.OSError", "port\x1b 80", traceback="  File x\n")
+    attempts = (
+        OperationAttemptView(1, 40, NOW, NOW, "not_done", failure, '"late"'),
+        OperationAttemptView(2, 41, NOW, None, None, None, None),
+    )
+    done = OperationView("pay", "r1/0/pay", "done", "[5]", '{"id": 6}', None, None, NOW, NOW, attempts[:1])
+    asked = OperationView("ship", "order-1", "asked", "", None, None, "d1", NOW, NOW, attempts[1:])
+    ports.operations = (done, asked)
+    output = outlast("show", "r1").output
+    assert re.search(r'pay +done +2026-01-01 00:00:00Z +\[5\] -> {"id": 6}\n', output)
+    assert re.search(r'  attempt 1 +not_done +2026-01-01 00:00:00Z +token 40: OSError: port\\x1b 80; came late and was refused: "late"\n', output)
+    assert re.search(r"ship +asked +2026-01-01 00:00:00Z +key order-1: \[\]; decision d1\n", output)
+    assert re.search(r"  attempt 2 +no outcome +2026-01-01 00:00:00Z +token 41\n", output)
+    assert "File x" not in output
+    assert "effect pay, attempt 1\n    File x" in outlast("show", "r1", "--traceback").output
+
+
+def test_show_gives_a_program_what_the_ledger_has(ports):
+    """Arguments, results and what came late as the values that they are."""
+    attempt = OperationAttemptView(1, 40, NOW, NOW, "done", None, '"late"')
+    ports.operations = (OperationView("pay", "key", "done", "", '{"id": 6}', None, None, NOW, NOW, (attempt,)),)
+    [shown] = json.loads(outlast("show", "r1", "--json").output)["operations"]
+    assert (shown["arguments"], shown["result"], shown["attempts"][0]["late"], shown["attempts"][0]["token"]) == (None, {"id": 6}, "late", 40)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 from outlast.limits import FLAGS_POLL, IDLE_POLL, OVERDUE_EVERY
 from outlast.native.delivery import Delivery
+from outlast.native.mailbox import Delivered
 from outlast.native.store import Look
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -23,6 +24,7 @@ class Bench:
         self.passes = 0
         self.next_due_at: datetime | None = None
         self.has_overdue = False
+        self.signals: list[Delivered] = []
         self.delivery = Delivery(self, self, lambda: None)  # type: ignore[arg-type]  # it plays the calls and the store
 
     async def write(self, name: str, function: Callable[[Any], Any]) -> Any:
@@ -39,6 +41,9 @@ class Bench:
 
     def end_overdue(self, tx: Any, limit: int, now: Any) -> int:
         return self.overdue.pop(0) if self.overdue else 0
+
+    def deliver_signals(self, tx: Any, limit: int, now: Any) -> Delivered:
+        return self.signals.pop(0)
 
     def seen(self, due_at: datetime | None) -> Delivery:
         """Return the delivery after a look that saw this timer next."""
@@ -114,3 +119,25 @@ def test_a_worker_that_never_looked_sweeps() -> None:
     bench = Bench()
     asyncio.run(bench.delivery.sweep_overdue(NOW))
     assert bench.overdue == []
+
+
+def test_a_delivery_goes_on_while_it_gets_on() -> None:
+    """Page after page until a pass says that nothing more is to be had, and it returns every lane in which something was woken."""
+    bench = Bench()
+    bench.signals = [
+        Delivered(frozenset({1}), 0, True),
+        Delivered(frozenset({2, 1}), 3, True),
+        Delivered(frozenset(), 1, False),
+        Delivered(frozenset({9}), 1, False),
+    ]
+    assert asyncio.run(bench.delivery.deliver()) == {1, 2}
+    assert len(bench.signals) == 1
+
+
+def test_only_a_worker_that_has_not_looked_lately_delivers_unasked() -> None:
+    """A signal whose sender died is delivered by a busy worker too; one that looks has just been told that there is none."""
+    bench = Bench()
+    bench.signals = [Delivered(frozenset({7}), 1, False)]
+    bench.seen(None)
+    assert asyncio.run(bench.delivery.sweep_undelivered(NOW + OVERDUE_EVERY - timedelta(seconds=1))) == set()
+    assert asyncio.run(bench.delivery.sweep_undelivered(NOW + OVERDUE_EVERY)) == {7}

@@ -4,10 +4,10 @@ import asyncio
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from outlast import ids
 from outlast.finding import Check, Level

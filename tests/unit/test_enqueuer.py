@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,8 +35,11 @@ class Bench:
         self.gate.set()
         self.calls = self
         self.store = self
+        self.backend = SimpleNamespace(wakes=SimpleNamespace(send_after=self.send_after))
+        self.sends = True
+        self.told: list[set[int]] = []
         self.tasks: list[asyncio.Task[Any]] = []
-        self.enqueuer = Enqueuer(self)  # type: ignore[arg-type]  # it plays the runtime, the calls and the store
+        self.enqueuer = Enqueuer(self, self)  # type: ignore[arg-type]  # it plays the runtime, the calls, the store and the wake-ups
 
     def at(self) -> None:
         return None
@@ -56,6 +60,12 @@ class Bench:
         self.groups.append([each.id for each in runs])
         self.rule(self.groups[-1])
         return lambda: [Accepted(each.id, True, each.input_digest) for each in runs]
+
+    def send_after(self, tx: Any, lanes: set[int]) -> bool:
+        return self.sends
+
+    def wake(self, lanes: set[int]) -> None:
+        self.told.append(lanes)
 
     def accept(self, *runs: NewRun, timeout: timedelta = timedelta(seconds=10)) -> asyncio.Task[list[Accepted]]:
         return asyncio.get_running_loop().create_task(self.enqueuer.accept(list(runs), timeout))
@@ -209,5 +219,37 @@ def test_a_closed_engine_leaves_no_caller_waiting() -> None:
         answers = await asyncio.wait_for(asyncio.gather(flying, waiting, return_exceptions=True), 5)
         assert [type(answer) for answer in answers] == [CommitUnknownError, UnavailableError]
         assert all(isinstance(answer, OutlastError) and "closed" in str(answer) for answer in answers)
+
+    played(scenario)
+
+
+def test_wake_ups_that_cannot_go_with_the_commit_are_sent_after_it() -> None:
+    """Each group's lanes are told once, and only when its runs are there."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.accept(run("a"))
+        assert bench.told == []
+        bench.sends = False
+        bench.rule = lambda group: bench.told.append(set())  # while it is written
+        await bench.accept(run("b"), run("c"))
+        assert bench.told == [set(), {1}]
+
+    played(scenario)
+
+
+def test_a_full_group_is_put_together_while_another_is_written() -> None:
+    """Two transactions at most are under way, and the second only for what is more than one takes."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.gate.clear()
+        many = bench.accept(*(run(str(number)) for number in range(3 * GROUP_RECORDS_MAX)))
+        await asyncio.sleep(0.01)
+        assert (len(bench.tasks), bench.groups) == (2, [])
+        bench.gate.set()
+        answers = await many
+        assert [answer.run_id for answer in answers] == [str(number) for number in range(3 * GROUP_RECORDS_MAX)]
+        assert [len(group) for group in bench.groups] == [GROUP_RECORDS_MAX] * 3
+        await bench.accept(run("after"))
+        assert len(bench.tasks) == 3
 
     played(scenario)

@@ -20,12 +20,12 @@ def test_unsubscribed_listener_hears_nothing_more():
     """What `subscribe` returned ends it, and may be called twice."""
     events, heard = Events(), []
     unsubscribe = events.subscribe(heard.append)
-    assert events.has_listeners
+    assert events.is_heard("run_started")
     unsubscribe()
     unsubscribe()
     events.emit("run_started")
     assert heard == []
-    assert not events.has_listeners
+    assert not events.is_heard("run_started")
 
 
 def test_listener_that_subscribed_twice_can_stop_once():
@@ -36,6 +36,22 @@ def test_listener_that_subscribed_twice_can_stop_once():
     first()
     events.emit("run_started")
     assert len(heard) == 3
+
+
+def test_listener_of_a_name_hears_that_one_only():
+    """What nobody listens to is not even made; who wants everything still hears it."""
+    events, ends, heard = Events(), [], []
+    events.subscribe(ends.append, "run_ended")
+    assert events.is_heard("run_ended")
+    assert not events.is_heard("run_started")
+    unsubscribe = events.subscribe(heard.append)
+    assert events.is_heard("run_started")
+    events.emit("run_started")
+    events.emit("run_ended")
+    unsubscribe()
+    assert not events.is_heard("run_started")
+    assert [event.name for event in ends] == ["run_ended"]
+    assert [event.name for event in heard] == ["run_started", "run_ended"]
 
 
 def test_listener_that_raises_harms_nobody(caplog):

@@ -85,6 +85,44 @@ def test_the_first_error_is_raised_and_nothing_is_there(database: PostgresDataba
     assert played(run(database, lambda tx: tx.run("SELECT 1"))).all() == [(1,)]
 
 
+def test_what_follows_a_commit_is_a_transaction_of_its_own(database: PostgresDatabase) -> None:
+    """It sees what was committed, none of the transaction's settings are left to it, and it commits too."""
+
+    def write(tx: LoopTransaction) -> None:
+        tx.after_commit("INSERT INTO thing SELECT id + 1, current_setting('lock_timeout') FROM thing", {})
+        tx.run("INSERT INTO thing VALUES (1)")
+
+    played(run(database, write))
+    with database.reading() as tx:
+        assert tx.run("SELECT id, note FROM thing ORDER BY id").all() == [(1, ""), (2, "0")]
+
+
+def test_what_follows_a_commit_cannot_undo_it(database: PostgresDatabase) -> None:
+    """An error of it, also at its own end, is nobody's; the connection is used on."""
+    with database.transaction() as tx:
+        tx.run("CREATE TABLE late (id bigint PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)")
+
+    def write(tx: LoopTransaction, after: str) -> Any:
+        tx.after_commit(after, {})
+        return tx.run("INSERT INTO thing SELECT count(*) FROM thing RETURNING id")
+
+    for number, after in enumerate(("SELECT nonsense", "INSERT INTO late VALUES (1), (1)", "SELECT 1")):
+        assert played(run(database, lambda tx, after=after: write(tx, after))).all() == [(number,)]
+    assert things(database) == [0, 1, 2]
+
+
+def test_nothing_follows_what_was_not_committed(database: PostgresDatabase) -> None:
+    """The server skips it, with the rest of the pipeline."""
+
+    def write(tx: LoopTransaction) -> None:
+        tx.after_commit("INSERT INTO thing VALUES (7)", {})
+        tx.run("INSERT INTO thing VALUES (1), (1)")
+
+    with pytest.raises(RefusedError):
+        played(run(database, write))
+    assert things(database) == []
+
+
 def test_the_fence_is_told_apart(database: PostgresDatabase) -> None:
     """The state that the fence raises is a lost lease."""
     with pytest.raises(LeaseLostError):

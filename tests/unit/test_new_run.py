@@ -14,7 +14,7 @@ from outlast.context import Context
 from outlast.errors import LimitExceededError, PayloadError, UsageError
 from outlast.ids import is_run_id
 from outlast.limits import HEADERS_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX, TAGS_MAX
-from outlast.native.new_run import NO_INPUT, checked_text, new_run
+from outlast.native.new_run import NO_INPUT, checked_text, new_runs
 from outlast.native.store import NewRun
 from outlast.task import task
 
@@ -48,7 +48,8 @@ ORDER = Order("/a")
 
 
 def made(input: Any = ORDER, key: str | None = None, of: Any = ship, **options: Any) -> NewRun:
-    return new_run(of, input, 3, StillClock(), key, options)  # type: ignore[arg-type]  # wrong options are what is tested
+    (run,) = new_runs(of, [input], 3, StillClock(), [key], options)  # type: ignore[arg-type]  # wrong options are what is tested
+    return run
 
 
 def test_a_plain_run_is_plain_data() -> None:

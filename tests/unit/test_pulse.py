@@ -159,17 +159,41 @@ def test_an_ended_worker_renews_no_more() -> None:
 def test_a_lost_lock_is_taken_again_and_said_at_once() -> None:
     """A watcher that saw the lock free meets a moved beat, because a change of the lock is followed by a renewal."""
     bench = Bench()
-    assert bench.pulse._keep_lock(), "it has the lock, and the database does not know"
-    assert not bench.pulse._keep_lock()
+    assert bench.pulse.proof.look(), "it has the lock, and the database does not know"
+    assert not bench.pulse.proof.look()
     bench.held.clear()
-    assert bench.pulse._keep_lock()
+    assert bench.pulse.proof.look()
     assert bench.held == {7}
     bench.held.clear()
     bench.is_lockable = False
-    assert bench.pulse._keep_lock(), "it cannot prove its life any more, and has to say so"
-    assert not bench.pulse._keep_lock()
+    assert bench.pulse.proof.look(), "it cannot prove its life any more, and has to say so"
+    assert not bench.pulse.proof.look()
     assert bench.renew()
     assert bench.renewals == [False]
+
+
+def test_a_lock_that_hangs_delays_no_renewal() -> None:
+    """Where nobody answers at the lock's address, the lease is renewed all the same, and the stop does not wait for it."""
+    bench = Bench()
+    hanging, released, renewed = threading.Event(), threading.Event(), threading.Event()
+    renew = bench.renew_worker
+
+    def hold(worker_id: int) -> None:
+        hanging.set()
+        released.wait(60)
+        bench.held.add(worker_id)
+
+    bench.renew_worker = lambda *args, **options: (hanging.is_set() and renewed.set(), renew(*args, **options))[1]  # type: ignore[method-assign]
+    bench.hold = hold  # type: ignore[method-assign]
+    bench.pulse.start()
+    assert hanging.wait(20)
+    bench.clock.seconds += 3
+    bench.tick = bench.clock.seconds
+    assert renewed.wait(20)
+    bench.pulse.stop()
+    released.set()
+    bench.pulse.proof._thread.join(20)
+    assert not bench.held, "what it got after the stop is given back"
 
 
 def test_the_thread_renews_until_it_is_stopped() -> None:
@@ -178,7 +202,7 @@ def test_the_thread_renews_until_it_is_stopped() -> None:
     renewed = threading.Event()
     renew = bench.renew_worker
     bench.renew_worker = lambda *args, **options: (renewed.set(), renew(*args, **options))[1]  # type: ignore[method-assign]
-    assert bench.pulse.hold_lock()
+    assert bench.pulse.proof.hold()
     bench.pulse.start()
     assert renewed.wait(20)
     bench.pulse.stop(keep_proof=True)

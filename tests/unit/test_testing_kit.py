@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Context, RunStatus, step, task
-from outlast.testing import EventLog, SkippingClock, skipping_engine, temporary_engine, wait_for_event
+from outlast import Attempt, CancelRequested, Context, Progress, RunStatus, effect, step, task
+from outlast.testing import EventLog, SkippingClock, attempt_of, skipping_engine, temporary_engine, wait_for_event
 
 DAY = timedelta(days=1)
 
@@ -180,3 +180,28 @@ def test_the_file_goes_with_the_engine():
         assert not folder.exists()
 
     asyncio.run(scenario())
+
+
+@effect
+def send_letter(attempt: Attempt[list[str]], to: str) -> int:
+    attempt.raise_if_canceled()
+    attempt.progress(1, 2, "half of it")
+    attempt.services.append(f"{to} {attempt.key} {attempt.number} {attempt.token}")
+    return len(attempt.services)
+
+
+def test_an_effect_is_called_with_an_attempt_of_the_tests_own():
+    """It knows what it was made with, and what the effect reports goes nowhere."""
+    sent = []
+    assert send_letter(attempt_of(sent), "Ada") == 1
+    assert send_letter(attempt_of(sent, key="k", number=2, token=7), "Bob") == 2
+    assert sent == ["Ada test 1 1", "Bob k 2 7"]
+    assert attempt_of(last_progress=Progress(1.0, None, "")).last_progress == Progress(1.0, None, "")
+
+
+def test_an_effect_in_a_thread_is_seen_to_end_when_it_is_told():
+    """An attempt that was told to end says so."""
+    sent = []
+    with pytest.raises(CancelRequested, match="too long"):
+        send_letter(attempt_of(sent, canceled="too long"), "Ada")
+    assert sent == []

@@ -34,7 +34,7 @@ def inside(attempt, function):
     """Run a function as a step's attempt."""
 
     def run():
-        STEP.set(attempt)
+        STEP.set(lambda: attempt)
         return function()
 
     return contextvars.copy_context().run(run)
@@ -116,7 +116,7 @@ def test_attempts_do_not_see_each_other():
     """Two steps at once in one loop each have their own."""
 
     async def one(attempt):
-        STEP.set(attempt)
+        STEP.set(lambda: attempt)
         await asyncio.sleep(0)
         return this_step()
 

@@ -9,7 +9,9 @@ from importlib import import_module
 import click
 
 COMMANDS = {
+    "attention": "List what waits for a person.",
     "cancel": "Ask for a run to end as canceled.",
+    "decide": "Answer a question that a run has asked.",
     "demo": "See a folder copied by workers that are killed and frozen.",
     "discard": "Put a failed or dead run aside for good.",
     "doctor": "Look for what is wrong with the database or the fleet.",
@@ -17,9 +19,11 @@ COMMANDS = {
     "migrate": "Create or upgrade the tables.",
     "pause": "Let no worker claim from a queue.",
     "prune": "Delete what has been over for long.",
+    "resume": "Give a failed run the result that its step could not give.",
     "retry": "Let a failed, dead or canceled run go on.",
     "runs": "List runs, newest first.",
     "show": "Show a run and its history.",
+    "signal": "Send a signal to the runs that wait for it.",
     "stranded": "List what no worker executes, and why.",
     "unpause": "Let workers claim from a queue again.",
     "worker": "Execute runs of an application's tasks.",

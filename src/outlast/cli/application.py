@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
 import click
+from typing_extensions import Unpack
 
 from outlast.duration import Duration, as_duration
 from outlast.errors import OutlastError, UsageError
@@ -21,7 +23,8 @@ from outlast.events import Events
 from outlast.finding import Finding
 from outlast.inspector import Inspector
 from outlast.operator import Operator
-from outlast.run import CancelOutcome, Run, RunView
+from outlast.run import CancelOutcome, Run, RunView, SignalOptions
+from outlast.signal import SignalReceipt
 from outlast.task_ref import TaskRef
 
 from .output import escaped
@@ -44,6 +47,7 @@ class Application(Protocol):
     def lease(self) -> timedelta: ...
     @property
     def enqueue(self) -> Callable[..., Awaitable[Run[Any]]]: ...
+    async def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt: ...
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome: ...
     async def get(self, run_id: str, /) -> RunView: ...
     async def migrate(self) -> list[str]: ...
@@ -147,6 +151,14 @@ def duration_option(value: str | None, name: str) -> float | None:
 
 def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdecimal()
+
+
+def parsed_json(text: str, name: str) -> Any:
+    """Return the value of an option or argument that is JSON. Raises `UsageError` that names it."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is no JSON ({error}): write a string with its quotes, for example '\"text\"'") from None
 
 
 def user_name() -> str:

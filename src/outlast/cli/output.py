@@ -13,10 +13,12 @@ from typing import Any, TextIO
 import click
 import msgspec
 
-from outlast.inspector import RunPage
+from outlast.decision import DecisionView
+from outlast.decisions.attention import AttentionItem, AttentionPage
+from outlast.inspector import OperationView, RunPage
 from outlast.run import RunView, StepView
 
-TEXT_FIELDS = ("input", "output", "result")
+TEXT_FIELDS = ("input", "output", "result", "arguments", "late", "about")
 """Fields of views that are JSON text."""
 LAST_COLUMN_WIDTH_MIN = 24
 """On a screen that leaves it less, a table's last column goes below its row."""
@@ -47,9 +49,15 @@ def print_json(value: Any) -> None:
 
 def plain(value: Any) -> Any:
     """Return a view, or a container of views, as plain JSON values; what a view holds as JSON text is the value itself."""
-    if isinstance(value, RunView | StepView):
+    if isinstance(value, AttentionPage):
+        return {"attention": plain(value.items), "next": value.next}
+    if isinstance(value, AttentionItem):
+        return msgspec.to_builtins(value) | {"decision": plain(value.decision), "failed": plain(value.failed)}
+    if isinstance(value, RunView | StepView | DecisionView):
+        return _with_values(msgspec.to_builtins(value))
+    if isinstance(value, OperationView):
         fields: dict[str, Any] = msgspec.to_builtins(value)
-        return fields | {name: json.loads(fields[name]) for name in TEXT_FIELDS if isinstance(fields.get(name), str)}
+        return _with_values(fields) | {"attempts": [_with_values(attempt) for attempt in fields["attempts"]]}
     if isinstance(value, RunPage):
         return {"runs": plain(value.runs), "next": value.next}
     if isinstance(value, dict):
@@ -57,6 +65,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return msgspec.to_builtins(value)
+
+
+def _with_values(fields: dict[str, Any]) -> dict[str, Any]:
+    return fields | {name: json.loads(fields[name] or "null") for name in TEXT_FIELDS if isinstance(fields.get(name), str)}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import click
 
 from outlast.clock import SystemClock
+from outlast.decision import DecisionView
 from outlast.failure import Failure
-from outlast.inspector import ActionView
+from outlast.inspector import ActionView, OperationView
 from outlast.run import Progress, RunView, StepView
 
 from .application import DONE, Application, Reach, app_option, database_option, execute, json_option
@@ -26,8 +27,15 @@ def show(run_id: str, database: str | None, app: str | None, is_json: bool, has_
 
     async def act(engine: Application) -> int:
         run, history = await engine.get(run_id), await engine.inspector.get_history(run_id)
+        operations = await engine.inspector.list_operations(run_id)
+        decisions = await engine.inspector.list_decisions(run_id)
         actions = await engine.inspector.list_actions(run_id=run_id)
-        print_json({"run": run, "history": history, "actions": actions}) if is_json else _print_run(run, history, actions, has_traceback)
+        if is_json:
+            print_json({"run": run, "history": history, "operations": operations, "decisions": decisions, "actions": actions})
+        else:
+            _print_run(run, history, actions, has_traceback)
+            _print_operations(run, operations, has_traceback)
+            _print_decisions(decisions)
         return DONE
 
     execute(Reach(database, app), act)
@@ -48,6 +56,48 @@ def _print_run(run: RunView, history: tuple[StepView, ...], actions: tuple[Actio
             if step.error is not None:
                 print_line(f"\nstep {step.key}".strip())
                 _print_failure(step.error, has_traceback)
+
+
+def _print_operations(run: RunView, operations: tuple[OperationView, ...], has_traceback: bool) -> None:
+    if operations:
+        print_line()
+        print_table(("EFFECT", "STATUS", "AT", "WHAT"), [row for operation in operations for row in _operation_rows(run, operation)])
+    if has_traceback:
+        for operation in operations:
+            for attempt in operation.attempts:
+                if attempt.error is not None:
+                    print_line(f"\neffect {operation.effect}, attempt {attempt.number}")
+                    _print_failure(attempt.error, has_traceback)
+
+
+def _operation_rows(run: RunView, operation: OperationView) -> Iterator[tuple[str, str, str, str]]:
+    """What was planned and what came of it, and below that each attempt."""
+    what = _shortened(operation.arguments or "[]")
+    if operation.result is not None:
+        what += f" -> {_shortened(operation.result)}"
+    if operation.decision is not None:
+        what += f"; decision {operation.decision}"
+    if not operation.key.startswith(f"{run.id}/"):
+        what = f"key {operation.key}: {what}"
+    yield operation.effect, operation.status, instant_text(operation.planned_at), what
+    for attempt in operation.attempts:
+        said = f"token {attempt.token}" + (f": {attempt.error}" if attempt.error is not None else "")
+        if attempt.late is not None:
+            said += f"; came late and was refused: {_shortened(attempt.late)}"
+        yield f"  attempt {attempt.number}", attempt.outcome or "no outcome", instant_text(attempt.started_at), said
+
+
+def _print_decisions(decisions: tuple[DecisionView, ...]) -> None:
+    if decisions:
+        print_line()
+        print_table(("DECISION", "STATE", "STEP", "ANSWER", "QUESTION"), [(one.id, str(one.state), one.step, _answer(one), one.question) for one in decisions])
+
+
+def _answer(decision: DecisionView) -> str:
+    if decision.answer is None:
+        return "|".join(decision.options)
+    note = f": {decision.note}" if decision.note else ""
+    return f"{decision.answer} by {decision.answered_by}{note}"
 
 
 def _facts(run: RunView) -> Iterator[tuple[str, str]]:
@@ -105,6 +155,9 @@ def _outcome(step: StepView) -> str:
         return f"{step.error}{again}"
     if step.result is not None:
         return _shortened(step.result)
+    if step.topic is not None:
+        until = f", until {instant_text(step.due_at)}" if step.due_at is not None else ""
+        return f"waits for topic {step.topic}{until}"
     if step.due_at is not None and step.finished_at is None:
         return f"until {instant_text(step.due_at)}"
     return _progress_text(step.progress)

@@ -33,6 +33,7 @@ TOLD = {
     "store_unavailable",
     "store_available",
 }
+AWAITED = {"store_unavailable", "store_available", "lease_renewed"}
 MESSAGE_BYTES_MAX = 512
 """What POSIX lets a pipe take whole or not at all."""
 
@@ -72,7 +73,7 @@ class WorkerChild:
     async def run(self, queues: Sequence[str], concurrency: int) -> int:
         """Work until told to stop; return the exit code."""
         self._messages.tell("hello", lease=self._lease)
-        self._engine.events.subscribe(self._pass_on)
+        self._engine.events.subscribe(self._pass_on, *TOLD, *AWAITED)
         threading.Thread(target=self._await_orphanhood, daemon=True, name="lifeline").start()
         threading.Thread(target=self._beat_while_unavailable, daemon=True, name="beat").start()
         async with self._engine:
@@ -89,7 +90,7 @@ class WorkerChild:
         os._exit(FAILED)
 
     def _pass_on(self, event: Event) -> None:
-        if event.name in ("store_unavailable", "store_available", "lease_renewed"):  # once it answers, a renewal is owed again
+        if event.name in AWAITED:  # once it answers, a renewal is owed again
             self._is_waiting = event.name == "store_unavailable"
         if event.name in TOLD:
             self._messages.tell(event.name, **event.facts)

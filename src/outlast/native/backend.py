@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outlast.database.transaction import Database
+from outlast.decisions.store import DecisionStore
+from outlast.ledger.store import LedgerStore
 from outlast.native.doctor.examiner import Examiner
 from outlast.native.keeping import Keeping
 from outlast.native.liveness import Liveness
@@ -19,6 +21,8 @@ class Backend:
     database: Database
     schema: Schema
     store: Store
+    ledger: LedgerStore
+    decisions: DecisionStore
     keeping: Keeping
     liveness: Liveness
     wakes: Wakes

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from outlast.driver import Handed, StepCall, Timer
+from outlast.driver import Awaited, Handed, StepCall, Timer
 from outlast.run import Progress
 from outlast.step_key import StepKey
 
@@ -34,6 +33,12 @@ class CallState(Enum):
     """A timer that comes due at `due_at`."""
 
 
+class Work(Protocol):
+    """An attempt, or a timer."""
+
+    def cancel(self) -> object: ...
+
+
 class Call(msgspec.Struct, eq=False):
     """A call and what becomes of it."""
 
@@ -42,10 +47,13 @@ class Call(msgspec.Struct, eq=False):
     future: Handed
     state: CallState
     step: StepCall | None = None
+    digest: str = ""
+    """Of its arguments."""
     timer: Timer | None = None
+    awaited: Awaited | None = None
     open: OpenCall = NOT_STARTED
     due_at: datetime | None = None
-    work: asyncio.Task[None] | asyncio.TimerHandle | None = None
+    work: Work | None = None
     """What is going on for it: an attempt, or the timer of the next one."""
     attempts: int = 0
     """Attempts that ended with an error and count."""
@@ -57,16 +65,18 @@ class Call(msgspec.Struct, eq=False):
     """Its record joined a flush."""
     is_stopped: bool = False
     """Nobody waits for what its attempt returns."""
+    topic: str | None = None
+    """What it waits for by name."""
+    after: int = 0
+    """The newest signal on it that was seen."""
+    met: str | None = None
+    """What a wait was given, as JSON text, from when its record joined a flush."""
     seq: int | None = None
-    """The place of a transaction's record, once the transaction is about to write it."""
+    """The place of the record of a transaction or an effect, once it is about to write it."""
     transacting: Any = None
-    """The attempt of a transaction that is in progress, or whose outcome is not known."""
+    """The attempt of a transaction or an effect that is in progress, or whose outcome is not known."""
     progress: Progress | None = None
     """What the last attempt in this execution reported."""
-
-    @property
-    def digest(self) -> str:
-        return self.step.digest if self.step is not None else ""
 
     @property
     def is_inserted(self) -> bool:
@@ -75,7 +85,7 @@ class Call(msgspec.Struct, eq=False):
 
     @property
     def is_in_doubt(self) -> bool:
-        """It is a transaction that was, or may yet be, committed without anybody here being told."""
+        """Its record was, or may yet be, committed without anybody here being told."""
         return self.transacting is not None and self.transacting.may_commit
 
     @property

@@ -14,19 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from outlast.clock import Clock
-from outlast.database.transaction import Answer, Database, Refusal, RefusedError, Transaction
+from outlast.database.backoff import Backoff as Backoff  # every part of the engine has them from here
+from outlast.database.backoff import is_passing as is_passing
+from outlast.database.transaction import Answer, Database, RefusedError, Transaction
 from outlast.errors import CommitUnknownError, UnavailableError
 from outlast.events import Events
-from outlast.ids import jitter
 from outlast.limits import CONNECTIONS_MAX
 
 from .write_refusals import WriteRefusals
 
 R = TypeVar("R")
 logger = logging.getLogger("outlast")
-
-_BACKOFF_FIRST, _BACKOFF_MAX = 0.05, 5.0  # seconds: a blip costs little, an outage no storm
-_PASSING = (Refusal.BUSY, Refusal.FULL, Refusal.READ_ONLY)
 
 
 class Calls:
@@ -140,24 +138,3 @@ class Calls:
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)
-
-
-class Backoff:
-    """Growing, spread delays between tries of something that fails for now."""
-
-    def __init__(self) -> None:
-        self._delay = _BACKOFF_FIRST
-
-    def next(self) -> float:
-        """Return how many seconds to wait before the next try."""
-        delay = self._delay * (0.5 + jitter())
-        self._delay = min(self._delay * 2, _BACKOFF_MAX)
-        return delay
-
-    def reset(self) -> None:
-        self._delay = _BACKOFF_FIRST
-
-
-def is_passing(error: Exception) -> bool:
-    """Tell whether the same call may succeed later without anything being changed."""
-    return isinstance(error, UnavailableError) or (isinstance(error, RefusedError) and error.refusal in _PASSING)

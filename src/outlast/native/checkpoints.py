@@ -81,7 +81,7 @@ class Checkpoints:
     def __init__(self, calls: Calls, store: Store, worker_id: int, on_lost: Callable[[str], None], now: Callable[[], datetime | None] = lambda: None) -> None:
         self._calls = calls
         self._store = store
-        self._worker_id = worker_id
+        self.worker_id = worker_id
         self._on_lost = on_lost
         self._now = now
         self._waiting: deque[Entry] = deque()
@@ -209,7 +209,7 @@ class Checkpoints:
 
     async def _commit(self, checkpoints: list[Checkpoint]) -> list[Checkpoint]:
         def commit(tx: Transaction) -> Answer[list[Checkpoint]]:
-            self._store.fence(tx, self._worker_id)
+            self._store.fence(tx, self.worker_id)
             return self._store.commit_checkpoints(tx, checkpoints, self._now())
 
         return await self._calls.overlap("commit_checkpoints", commit)
@@ -288,7 +288,8 @@ class Checkpoints:
 def _size(checkpoint: Checkpoint) -> int:
     """Return about how many bytes a checkpoint adds to its group."""
     if isinstance(checkpoint, StepCheckpoint):
-        return 300 + len(checkpoint.record.result or "") + _size_of(checkpoint.record.error)
+        record = checkpoint.record
+        return 300 + len(record.result or "") if record.error is None else 300 + _size_of(record.error)
     if isinstance(checkpoint, RunCheckpoint):
         return 300 + len(checkpoint.output or "") + _size_of(checkpoint.error)
     return 300 + _size_of(checkpoint.failure.error)

@@ -31,6 +31,7 @@ from .patience import wait_until_set
 from .runtime import Runtime
 from .selection import choose, oldest_share
 from .store import Candidate, ClaimContext, ClaimedRun, Hold
+from .waking import Waking
 
 logger = logging.getLogger("outlast")
 
@@ -60,6 +61,7 @@ class Claimer:
         self._in_vain: Backoff | None = None
         self._is_stopping = False
         self.delivery = Delivery(runtime.calls, runtime.store, runtime.at)
+        self._waking = Waking(runtime)
         self.incarnation: Incarnation | None = None
 
     def use(self, incarnation: Incarnation) -> None:
@@ -116,6 +118,8 @@ class Claimer:
             self._is_idle = True
         look = await self.delivery.look(self._lanes)
         runtime.time.correct(look.now)
+        if look.has_undelivered:
+            self.was_delivered(await self.delivery.deliver())
         if look.has_due and await self.delivery.wake():
             self._in_vain = None
         if look.has_due or (look.has_pending and not self._executions.suspects):
@@ -138,6 +142,13 @@ class Claimer:
             await self._sleep(min(timedelta(seconds=self._in_vain.next()), IDLE_POLL))
         self._claim_next()
 
+    def was_delivered(self, lanes: set[int]) -> None:
+        """Runs of these lanes were woken from here: claim what this worker may, and wake who may claim the others."""
+        if lanes & self._queues.keys():
+            self._claim_next()
+        if lanes:
+            self._waking.wake(lanes)
+
     def _claim_next(self) -> None:
         """Claim in the next turn, whatever hints came meanwhile: taken for one of those it would only look again, and so for ever."""
         self._is_hint = False
@@ -159,7 +170,7 @@ class Claimer:
             self._is_idle = False
             self._in_vain = None
             self._claimed_count += len(claims)
-            if self._runtime.events.has_listeners:
+            if self._runtime.events.is_heard("runs_claimed"):
                 self._runtime.events.emit("runs_claimed", runs=[claim.id for claim in claims])
             await self._begin(claims, incarnation)
             return True
@@ -168,7 +179,9 @@ class Claimer:
         runtime, executions = self._runtime, self._executions
         wanted = _Wanted(slots, oldest_share(self._claimed_count, slots), executions.excluded, 0 if executions.suspects else 1)
         try:
-            chosen = await self._choose(wanted)
+            chosen = await self._choose_all(wanted) if self._is_idle else None
+            if chosen is None:
+                chosen = await self._choose(wanted)
             if not chosen:
                 return []
             was_idle, self._is_idle = self._is_idle, False  # whatever comes of it: a claim that gets nothing has said it in the database too
@@ -179,6 +192,14 @@ class Claimer:
 
     async def _list_held(self, incarnation: Incarnation) -> list[ClaimedRun]:
         return await self._runtime.read("list_held", lambda tx: self._runtime.store.list_held(tx, incarnation.id))
+
+    async def _choose_all(self, wanted: _Wanted) -> list[str] | None:
+        """The same for one that was idle, when all that can be claimed fits its slots: then nobody needs to know which is the oldest.
+
+        None when it does not fit. To plan and make the search for the oldest takes longer than the rest of a wake-up's look.
+        """
+        chosen = await self._choose(wanted._replace(by_age=0))
+        return chosen if len(chosen) <= wanted.slots else None
 
     async def _choose(self, wanted: _Wanted) -> list[str]:
         """Look, without a lock, for what may be claimed. In a transaction of its own: the claim tests everything again."""

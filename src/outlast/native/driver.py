@@ -19,15 +19,13 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Collection
-from datetime import datetime, timedelta
-from enum import Enum, auto
-from typing import Any
+from datetime import datetime
+from typing import Any, NoReturn
 
 from outlast.branch import NO_BODY, BranchClosed, Branches
 from outlast.context import Context
-from outlast.database.borrowed import Kept
-from outlast.driver import Handed, RunFacts, StepCall, Timer
-from outlast.errors import CancelRequested, HistoryMismatchError, LeaseLostError, OutlastError, PayloadError, StepFailedError, StepStuckError
+from outlast.driver import Awaited, Condition, Handed, Message, Question, RunFacts, StepCall, Timer, TopicWait
+from outlast.errors import CancelRequested, HistoryMismatchError, OutlastError, PayloadError
 from outlast.failure import Failure
 from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.step_key import StepKey
@@ -35,37 +33,39 @@ from outlast.stillness import Stillness
 from outlast.task import Task
 from outlast.transaction import OwnDatabase
 
+from .alarms import Alarms
 from .body import Body
 from .call import Call, CallState
 from .checkpoints import Checkpoints, Landing
+from .concluding import Concluding
 from .encoding import headers_from_json
 from .ending import Ending, ended_with, failed, parked, released, succeeded
-from .history import EMPTY, FailedAttempt, History, Outcome, Record, RecordKind
+from .handing import error_of, value_of
+from .history import EMPTY, History, Outcome, Record, RecordKind
 from .parking import Park, Stuck, parking_of
 from .performer import Performer
+from .phase import Phase
 from .recorder import Recorder
 from .replay import NOT_STARTED, Found, Replay
 from .replay_log import ReplayLog
-from .store import ClaimedRun, StepCheckpoint
+from .store import ClaimedRun
 from .transacting import ensure_fits
+from .unheard import Unheard
+from .waiting import Waits
 
 logger = logging.getLogger("outlast")
 
-STUCK = f"{StepStuckError.__module__}.{StepStuckError.__qualname__}"
+
+_ASKING = (RecordKind.EFFECT, RecordKind.ASK)
+_KINDS = {TopicWait: RecordKind.WAIT, Condition: RecordKind.UNTIL, Question: RecordKind.ASK, Message: RecordKind.SIGNAL}
 
 
-class Phase(Enum):
-    """Where an execution stands."""
-
-    RUNNING = auto()
-    TOLD = auto()
-    """The body was asked to end, and has not yet."""
-    ENDING = auto()
-    """The body is closed or has ended; what it leaves behind is being written."""
-    OVER = auto()
+# Asked for at every step, and the look-up of a member is slow before Python 3.12: all of them were a twentieth of a step.
+_RUNNING, _DEFERRED, _PERFORMING = Phase.RUNNING, CallState.DEFERRED, CallState.PERFORMING
+_STEP, _SIGNAL, _NOTHING, _KEPT = RecordKind.STEP, RecordKind.SIGNAL, Found.NOTHING, Landing.KEPT
 
 
-class NativeDriver:
+class NativeDriver(Concluding):
     """One execution of one claimed run."""
 
     def __init__(
@@ -76,6 +76,7 @@ class NativeDriver:
         history: History = EMPTY,
         checkpoints: Checkpoints,
         performer: Performer,
+        waits: Waits,
         stillness: Stillness,
         services: Any,
         database: OwnDatabase,
@@ -93,6 +94,10 @@ class NativeDriver:
         self.database = database
         self.checkpoints = checkpoints
         self._performer = performer
+        self._waits = waits
+        self.unheard = Unheard()
+        self.heard: dict[str, int] = {}
+        """The number of the last signal that this execution was given, by topic."""
         self._loop = asyncio.get_running_loop()
         self.clock = now
         self._on_end = on_end
@@ -100,9 +105,11 @@ class NativeDriver:
         self._replay = Replay(history)
         self._recorder = Recorder(claim, history, self._replay, checkpoints, now)
         self._body = Body(self._loop, stillness)
+        self._alarms = Alarms(self._loop, now, self._due)
         self._calls: dict[StepKey, Call] = {}
         self._failed_keys: dict[str, StepKey] = {}
         self._now = claim.started_at
+        self._may_have_asked = any(record.kind in _ASKING and record.outcome is Outcome.GIVEN_UP for record in history.records)
         self._told: CancelRequested | None = None
         self._has_progress = False
 
@@ -123,24 +130,35 @@ class NativeDriver:
         return self._replay.is_replaying
 
     def perform(self, key: StepKey, call: StepCall) -> Handed:
-        kind = RecordKind.STEP if call.on is None else RecordKind.TRANSACTION
+        kind = _STEP if call.on is None else RecordKind.TRANSACTION
+        if call.effect is not None:
+            kind = RecordKind.EFFECT
         if call.on is not None:
             ensure_fits(call)
-        return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, step=call))
+        return self._ask(Call(key, kind, Handed(loop=self._loop), _DEFERRED, step=call, digest=call.digest))
 
     def wait(self, key: StepKey, timer: Timer) -> Handed:
         kind = RecordKind.TIMEOUT if timer.is_timeout else RecordKind.SLEEP
         self._body.has_timeout = self._body.has_timeout or timer.is_timeout
         return self._ask(Call(key, kind, Handed(loop=self._loop), CallState.DEFERRED, timer=timer))
 
+    def wait_for(self, key: StepKey, awaited: Awaited) -> Handed:
+        step = awaited.check if isinstance(awaited, Condition) else None
+        return self._ask(Call(key, _KINDS[type(awaited)], Handed(loop=self._loop), _DEFERRED, step=step, awaited=awaited, digest=awaited.digest))
+
     def give_up(self, key: StepKey) -> None:
         call = self._calls.pop(key, None)
         if call is None or not self._is_going_on:
             return
+        if call.kind is RecordKind.WAIT:
+            self.unheard.put(call, self._replay.find_ready(key))
         self._replay.withdraw(key)
         if call.state in (CallState.RECORDED, CallState.GIVEN_UP):
             return
         self._performer.stop(call, "the body gave this step up")
+        if call.kind in _ASKING:
+            self._may_have_asked = True
+            self._waits.withdraw(call, self)
         if call.is_in_doubt:  # what is there decides, at the next replay; not from within the body, which cannot be closed by itself
             self._loop.call_soon(self.lose, f"the body gave transaction {key} up while it was being committed", context=NO_BODY)
             return
@@ -149,31 +167,30 @@ class NativeDriver:
         self._settle()
 
     def _ask(self, call: Call) -> Handed:
-        self._check_open()
+        if self.phase is not _RUNNING or self._is_loop_ending():
+            self._refuse()
         try:
             found = self._replay.ask(call.key, call.kind, call.digest, is_inserted=call.is_inserted)
         except HistoryMismatchError as error:
-            self._loop.call_soon(self._fail, error, context=NO_BODY)
+            self._loop.call_soon(self.fail, error, context=NO_BODY)
             return call.future
         self._calls[call.key] = call
-        if found is Found.RECORD:
+        if found is _NOTHING and not self.is_draining:
+            self._begin(call)
+        elif found is Found.RECORD:
             call.state = CallState.RECORDED
         elif found is Found.GIVEN_UP:
             call.state = CallState.GIVEN_UP
-        elif found is Found.NOTHING and not self.is_draining:
-            self._begin(call)
-        if call.state is not CallState.PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
+        if call.state is not _PERFORMING:  # its landing is what comes next, and a turn of the loop is saved
             self._settle()
         return call.future
 
     @property
     def _is_going_on(self) -> bool:
         """False also when the loop is ended around the body: what is canceled then is no more the body's doing than a crash is."""
-        return self.phase is Phase.RUNNING and not self._is_loop_ending()
+        return self.phase is _RUNNING and not self._is_loop_ending()
 
-    def _check_open(self) -> None:
-        if self._is_going_on:
-            return
+    def _refuse(self) -> NoReturn:
         if self.phase is Phase.TOLD and self._told is not None:
             raise CancelRequested(self._told.reason)
         raise BranchClosed
@@ -197,106 +214,58 @@ class NativeDriver:
         call.attempts, call.last_attempt = call.open.attempts, call.open.last_attempt
         if call.timer is not None:
             call.state = CallState.WAITING
-            self._set_timer(call, call.open.wait.due_at if call.open.wait is not None else call.timer.due_at)
+            self._alarms.set(call, call.open.wait.due_at if call.open.wait is not None and call.open.wait.due_at is not None else call.timer.due_at)
             return
         retry_at = max((failure.retry_at for failure in call.open.failures if failure.retry_at is not None and not failure.is_retired), default=None)
         if retry_at is not None and retry_at > self.clock():
             call.state = CallState.RETRYING
-            self._set_timer(call, retry_at)
+            self._alarms.set(call, retry_at)
         else:
             self._attempt(call)
 
-    def _set_timer(self, call: Call, due_at: datetime) -> None:
-        call.due_at = due_at
-        seconds = max(0.0, (due_at - self.clock()).total_seconds())
-        call.work = self._loop.call_later(seconds, self._timer_due, call, context=NO_BODY)
-
-    def _timer_due(self, call: Call) -> None:
-        """A timer came due by this process's estimate of the database's clock; it may wake a little early."""
+    def _due(self, call: Call) -> None:
+        """What a call waited for in memory has come, or is to be looked at."""
         if self.phase is not Phase.RUNNING or self._calls.get(call.key) is not call:
             return
-        if call.due_at is not None and self.clock() < call.due_at:
-            self._set_timer(call, call.due_at)
-        elif call.timer is not None:
+        if call.timer is not None:
             call.state = CallState.PERFORMING
             self._keep(call, Outcome.RESULT, result="null")
         elif not self.is_draining:
             self._attempt(call)
 
     def _attempt(self, call: Call) -> None:
-        call.state = CallState.PERFORMING
-        self._performer.begin(call, self)
-
-    def attempt_succeeded(self, call: Call, result: str, started_at: datetime) -> None:
-        """An attempt ended; called by the performer, with the encoded result."""
-        if self._is_awaited(call):
-            self._keep(call, Outcome.RESULT, result=result, started_at=started_at)
-
-    def attempt_failed(self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta | None) -> None:
-        """An attempt ended with an error; `retry_in` is the delay before the next, None after the last one."""
-        if not self._is_awaited(call):
-            return
-        if call.is_in_doubt:
-            self.lose(f"whether transaction {call.key} was committed is not known")
-            return
-        call.attempts += 1
-        call.last_attempt += 1
-        if call.seq is not None:
-            self._replay.leave_flush(call.seq)
-            call.seq = None
-        if retry_in is None:
-            self._keep(call, Outcome.ERROR, error=failure, started_at=started_at)
-            return
-        self._recorder.keep_attempt(call, failure, started_at, retry_in, functools.partial(self._failure_landed, call))
-
-    def place_transaction(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
-        """Return the record of a transaction that is about to write and commit it. Raises where nobody waits for it any more."""
-        if not self._is_awaited(call):
-            raise LeaseLostError("the body does not wait for this transaction any more: what it wrote is undone")
-        return self._recorder.place(call, result, started_at)
-
-    def transaction_kept(self, call: Call, kept: Kept[StepCheckpoint], started_at: datetime) -> None:
-        """A transaction has committed: with its record, or in a database of its own, after which the record is still to be kept."""
-        if not self._is_awaited(call):
-            return
-        call.transacting = None
-        if kept.record is None:
-            self.attempt_succeeded(call, kept.result, started_at)
-            return
-        record = kept.record.record
-        if record.seq != call.seq:
-            self.lose(f"transaction {call.key} was committed by an earlier attempt")  # its place among the others is known to a replay only
-            return
-        call.is_recorded = True
-        problem = self._recorder.count(record)
-        self._landed(record, Landing.KEPT, None)
-        if problem is not None:
-            self._loop.call_soon(self._fail, problem, context=NO_BODY)
-
-    def _failure_landed(self, call: Call, attempt: FailedAttempt, landing: Landing, error: OutlastError | None) -> None:
-        if landing is not Landing.KEPT:
-            self._refused(landing, error, f"a failed attempt of {call.key}")
-        elif self._is_awaited(call) and attempt.retry_at is not None:
-            call.state = CallState.RETRYING
-            self._set_timer(call, attempt.retry_at)
-            self._settle()
-
-    def _is_awaited(self, call: Call) -> bool:
-        return self._is_going_on and self._calls.get(call.key) is call
+        call.state = _PERFORMING
+        if call.step is not None:
+            self._performer.begin(call, self)
+        elif isinstance(call.awaited, Message):
+            self._keep(call, Outcome.RESULT, result="null")
+        else:
+            self._waits.begin(call, self)
 
     # --- records ---------------------------------------------------------------------------------------------------------
-    def _keep(self, call: Call, outcome: Outcome, *, result: str | None = None, error: Failure | None = None, started_at: datetime | None = None) -> None:
-        problem = self._recorder.keep(call, outcome, self._landed, result=result, error=error, started_at=started_at)
+    def _keep(
+        self,
+        call: Call,
+        outcome: Outcome,
+        *,
+        result: str | None = None,
+        error: Failure | None = None,
+        started_at: datetime | None = None,
+        heard: tuple[str, int] | None = None,
+    ) -> None:
+        problem = self._recorder.keep(call, outcome, self._landed, result=result, error=error, started_at=started_at, heard=heard)
         if problem is not None:
-            self._loop.call_soon(self._fail, problem, context=NO_BODY)
+            self._loop.call_soon(self.fail, problem, context=NO_BODY)
 
     def _landed(self, record: Record, landing: Landing, error: OutlastError | None) -> None:
-        if landing is not Landing.KEPT:
+        if landing is not _KEPT:
             self._refused(landing, error, f"the record of {record.key}")
             return
         self._replay.land(record)
         self._has_progress = True
-        if self.phase is not Phase.RUNNING:
+        if record.kind is _SIGNAL:
+            self._waits.deliver_soon()
+        if self.phase is not _RUNNING:
             return
         if self._body.has_to_be_watched:
             self._settle()
@@ -305,7 +274,7 @@ class NativeDriver:
 
     def _refused(self, landing: Landing, error: OutlastError | None, what: str) -> None:
         if landing is Landing.BAD:
-            self._fail(error or OutlastError(f"the database cannot store {what}"))
+            self.fail(error or OutlastError(f"the database cannot store {what}"))
         elif landing is Landing.LOST:
             self.lose("the worker's lease was lost")
         else:
@@ -318,7 +287,7 @@ class NativeDriver:
         self._body.settle(self._at_standstill)
 
     def _at_standstill(self) -> None:
-        if not self._is_going_on or not self._body.is_awaiting or self._body.is_computing(self._settle):
+        if self.phase is not _RUNNING or self._is_loop_ending() or not self._body.is_awaiting or self._body.is_computing(self._settle):
             return
         record = self._replay.next_record()
         if record is not None:
@@ -345,42 +314,56 @@ class NativeDriver:
         if any(call.is_inserted for call in self._calls.values()):
             return False
         got = next(call.key for call in self._calls.values() if call.state is CallState.DEFERRED)
-        self._fail(HistoryMismatchError(f"{missed.key}, which is recorded", str(got)))
+        self.fail(HistoryMismatchError(f"{missed.key}, which is recorded", str(got)))
         return True
 
     def _hand(self, record: Record) -> None:
         """Give the body one record; what it does with it decides what comes next."""
         call = self._calls.pop(record.key)
         if call.future.done():  # the body's own task canceled it in this very turn, and withdraws in the next
+            self.unheard.put(call, record)
             self._settle()
             return
         self._now = max(self._now, record.finished_at)
         if self._body.has_to_be_watched or self._replay.has_ready:
             self._settle()
-        if record.outcome is Outcome.ERROR and record.error is not None:
-            text = str(record.key)
-            self._failed_keys[text] = record.key
-            kind = StepStuckError if record.error.type == STUCK else StepFailedError
-            call.future.set_exception(kind(text, record.attempts, record.error))
+        error = None if record.error is None else error_of(record)
+        if error is not None:
+            self._failed_keys[error.step] = record.key
+            call.future.set_exception(error)
             return
+        if record.kind is RecordKind.WAIT:
+            self.unheard.heard(call, record)
         try:
-            value = call.step.step.signature.result.decode(record.result or "null", call.step.step.result_field) if call.step is not None else None
-        except PayloadError as error:
-            self._fail(error)
+            value = value_of(call, record)
+        except PayloadError as problem:
+            if call.awaited is not None:  # what a stranger sent is for the body to judge
+                call.future.set_exception(problem)
+                return
+            self.fail(problem, failed_key=record.key if record.outcome is Outcome.RESUMED else None)
             return
         call.future.set_result(value)
 
     def _consider_parking(self) -> None:
         """Leave memory when the body only waits; a body that awaits something of its own stays."""
-        if self._replay.has_in_flight:
+        if self._replay.has_in_flight or self._look_at_unheard():
             return
         decision = parking_of(self._calls.values(), now=self.clock(), is_draining=self.is_draining)
         if decision is None or (not self.is_draining and self.foreign_await() is not None):
             return
         if isinstance(decision, Stuck):
-            self._fail(HistoryMismatchError(f"{decision.key} given up", f"{decision.key} awaited"))
+            self.fail(HistoryMismatchError(f"{decision.key} given up", f"{decision.key} awaited"))
         else:
             self._finish(parked(self.claim, decision.due_at, decision.waits) if isinstance(decision, Park) else released(self.claim))
+
+    def _look_at_unheard(self) -> bool:
+        """Let waits look again for whose topic another branch has left a signal: the store knows nothing of it, and would let them sleep."""
+        waiting = [call for call in self._calls.values() if call.kind is RecordKind.WAIT and call.state is CallState.WAITING]
+        left = [call for call in waiting if call.topic is not None and self.unheard.has(call.topic)]
+        for call in left:
+            call.stop()
+            self._attempt(call)
+        return bool(left)
 
     # --- ends ----------------------------------------------------------------------------------------------------------------
     def _body_ended(self, root: asyncio.Task[Any]) -> None:
@@ -393,18 +376,22 @@ class NativeDriver:
             self._replay.check_end()
             if error is not None:
                 raise error
-            self._finish(succeeded(self.claim, self.task.output.encode(root.result(), f"result of {self.task.name}"), self._replay.warnings))
+            output = self.task.output.encode(root.result(), f"result of {self.task.name}")
+            self._finish(succeeded(self.claim, output, self._replay.warnings, may_have_asked=self._may_have_asked))
         except (HistoryMismatchError, PayloadError) as problem:
             if problem is not error:
                 problem.__cause__ = error
-            self._fail(problem)
+            self.fail(problem)
         except BaseException as problem:
             self._finish(ended_with(self.claim, self.task.retry, problem, self._failed_keys, self.clock(), self._replay.warnings))
 
-    def _fail(self, error: OutlastError) -> None:
-        """End the run as failed without counting an attempt: its code or its stored values do not fit."""
+    def fail(self, error: OutlastError, failed_key: StepKey | None = None) -> None:
+        """End the run as failed without counting an attempt: its code or its stored values do not fit.
+
+        `failed_key` names a record that a person gave, and may give anew.
+        """
         if self.phase is Phase.RUNNING:
-            self._finish(failed(self.claim, error, self._replay.warnings))
+            self._finish(failed(self.claim, error, self._replay.warnings, failed_key))
 
     def tell(self, reason: str) -> None:
         """Ask the body and its attempts to end; what it awaits raises `CancelRequested`, and so does whatever it asks for then."""
@@ -481,10 +468,7 @@ class NativeDriver:
 
     def time_moved(self) -> None:
         """The clock was moved by hand: set the timers anew."""
-        for call in self._calls.values():
-            if call.state in (CallState.WAITING, CallState.RETRYING) and call.due_at is not None:
-                call.stop()
-                self._set_timer(call, call.due_at)
+        self._alarms.set_anew(self._calls.values())
 
     @property
     def is_performing(self) -> bool:

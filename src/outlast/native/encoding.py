@@ -14,6 +14,7 @@ from outlast.failure import Failure
 _encode = msgspec.json.Encoder().encode
 _failure = msgspec.json.Decoder(Failure).decode
 _texts = msgspec.json.Decoder(tuple[str, ...]).decode
+_rows = msgspec.json.Decoder(list[tuple[str, ...]]).decode
 _headers = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -23,6 +24,11 @@ def batch_to_json(rows: Sequence[Any]) -> str:
         return _encode(rows).decode()
     except (UnicodeEncodeError, OverflowError) as error:
         raise RefusedError(Refusal.DATA, f"a value cannot be stored: {error}") from error
+
+
+def texts_rows_from_json(text: str) -> list[tuple[str, ...]]:
+    """Return rows of texts that a statement put together as one value."""
+    return _rows(text)
 
 
 def failure_text(failure: Failure) -> str:

@@ -26,11 +26,11 @@ class Ending(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-def succeeded(claim: ClaimedRun, output: str, warnings: Sequence[str]) -> Ending:
-    return _ending(claim, RunStatus.SUCCEEDED, output=None if output == "null" else output, warnings=warnings)
+def succeeded(claim: ClaimedRun, output: str, warnings: Sequence[str], *, may_have_asked: bool = False) -> Ending:
+    return _ending(claim, RunStatus.SUCCEEDED, output=None if output == "null" else output, warnings=warnings, may_have_asked=may_have_asked)
 
 
-def parked(claim: ClaimedRun, due_at: datetime, waits: tuple[Wait, ...]) -> Ending:
+def parked(claim: ClaimedRun, due_at: datetime | None, waits: tuple[Wait, ...]) -> Ending:
     return _ending(claim, RunStatus.WAITING, due_at=due_at, waits=waits)
 
 
@@ -48,9 +48,9 @@ def overdue(claim: ClaimedRun, verdict: str | None) -> Ending:
     return _ending(claim, RunStatus.FAILED, error=error, verdict=verdict, passes_cancel=True)
 
 
-def failed(claim: ClaimedRun, error: BaseException, warnings: Sequence[str] = ()) -> Ending:
+def failed(claim: ClaimedRun, error: BaseException, warnings: Sequence[str] = (), failed_key: StepKey | None = None) -> Ending:
     """End it without counting an attempt: the code, or a stored value, does not fit."""
-    return _ending(claim, RunStatus.FAILED, error=capture(error), warnings=warnings)
+    return _ending(claim, RunStatus.FAILED, error=capture(error), failed_key=failed_key, warnings=warnings)
 
 
 def ended_with(claim: ClaimedRun, policy: RetryPolicy, error: BaseException, keys: Mapping[str, StepKey], now: datetime, warnings: Sequence[str]) -> Ending:
@@ -91,6 +91,7 @@ def _ending(
     verdict: str | None = None,
     warnings: Sequence[str] = (),
     passes_cancel: bool = False,
+    may_have_asked: bool = False,
 ) -> Ending:
     checkpoint = RunCheckpoint(
         hold=claim.hold,
@@ -107,5 +108,6 @@ def _ending(
         warnings=tuple(warnings),
         passes_cancel=passes_cancel,
         idempotency_key=claim.idempotency_key,
+        may_have_asked=may_have_asked,
     )
     return Ending(checkpoint, error.message if error is not None else "")

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, overload
 
@@ -23,7 +24,8 @@ from outlast.events import Events
 from outlast.finding import Finding
 from outlast.limits import ANSWER_TIMEOUT, CONCURRENCY_MAX, NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX, RENEWAL_ANSWERS_PER_LEASE, STOP_TIMEOUT
 from outlast.portal import Portal
-from outlast.run import CancelOutcome, Run, RunStatus, RunView
+from outlast.run import CancelOutcome, Run, RunStatus, RunView, SignalOptions
+from outlast.signal import SignalReceipt
 from outlast.task import Task
 from outlast.task_ref import TaskRef
 
@@ -32,12 +34,13 @@ from .calls import Calls
 from .doctor import examine
 from .enqueuer import Enqueuer
 from .interrupting import interrupt_hung, interrupting_after
-from .new_run import NO_INPUT, checked_text, new_run
+from .new_run import NO_INPUT, checked_text, new_runs
 from .operating import NativeOperator
 from .outcome import decoded_result
 from .reading import NativeInspector, checked_run_id
 from .results import Results
 from .runtime import Runtime
+from .sending import Sender, new_signal
 from .service_scope import ServiceScope
 from .settings import Settings
 from .store import Accepted, LaneName, NewRun
@@ -75,6 +78,7 @@ class NativeEngine:
         self._runtime: Runtime | None = None
         self._opening: asyncio.Lock | None = None
         self._enqueuer: Enqueuer | None = None
+        self._sender: Sender | None = None
         self._waking: Waking | None = None
         self._results: Results | None = None
         self._worker: Worker | None = None
@@ -112,6 +116,8 @@ class NativeEngine:
 
     async def _open(self) -> Runtime:
         """Return the runtime, made at the first use: threads, the schema's check, the database's time."""
+        if self._runtime is not None and self._home == (asyncio.get_running_loop(), os.getpid()):
+            return self._runtime
         if self._is_closed:
             raise UsageError("this engine is closed: make another with connect(...)")
         home = self._loop()
@@ -149,8 +155,9 @@ class NativeEngine:
         runtime.watch_loop()
         answers = [(backend.database, ANSWER_TIMEOUT), (self._pulse.database, min(ANSWER_TIMEOUT, settings.lease / RENEWAL_ANSWERS_PER_LEASE))]
         runtime.spawn(interrupt_hung(answers if self._pulse.database is not backend.database else answers[:1]))
-        self._enqueuer = Enqueuer(runtime)
         self._waking = Waking(runtime)
+        self._enqueuer = Enqueuer(runtime, self._waking)
+        self._sender = Sender(runtime, self._wake)
         self._results = Results(runtime)
         return runtime
 
@@ -226,13 +233,15 @@ class NativeEngine:
         runtime = await self._open()
         assert self._enqueuer is not None  # made by _open
         lane = await self._lane(LaneName(queue, task.name, task.version))
-        runs = [new_run(task, input, lane, runtime.time, key, options) for input, key in zip(inputs, keys, strict=True)]
+        runs = new_runs(task, inputs, lane, runtime.time, keys, options)
         answers = await self._enqueuer.accept(runs)
         for run, answer in zip(runs, answers, strict=True):
-            await self._check_conflict(task, run, answer)
-        if any(answer.created for answer in answers):
-            await self._wake({lane})
-        return [self._handle(task, answer.run_id, created=answer.created, was_accepted=True) for answer in answers]
+            if not answer.created:
+                await self._check_conflict(task, run, answer)
+        if self._worker is not None and any(answer.created for answer in answers):
+            self._worker.nudge({lane})  # workers elsewhere were woken with the commit
+        decode = partial(decoded_result, task)
+        return [Run(self, answer.run_id, decode, created=answer.created, was_accepted=True) for answer in answers]
 
     def _check_known(self, task: TaskRef[Any, Any]) -> None:
         if not isinstance(task, TaskRef):
@@ -250,7 +259,7 @@ class NativeEngine:
 
     async def _check_conflict(self, task: TaskRef[Any, Any], run: NewRun, answer: Accepted) -> None:
         """A key with another input's digest is a conflict, unless today's type reads the stored input as the same value."""
-        if answer.created or answer.stored_digest == run.input_digest or run.idempotency_key is None:
+        if answer.stored_digest == run.input_digest or run.idempotency_key is None:
             return
         stored = await self.find(answer.run_id)
         if stored is None or not task.input.is_same(stored.input, run.input):
@@ -263,6 +272,13 @@ class NativeEngine:
         await self._open()
         if self._waking is not None:
             self._waking.wake(lanes)
+
+    async def signal(self, topic: str, payload: Any = None, /, **options: Unpack[SignalOptions]) -> SignalReceipt:
+        """Send a signal; see `TaskEngine.signal`."""
+        new = new_signal(topic, payload, options)
+        await self._open()
+        assert self._sender is not None  # made by _open
+        return await self._sender.send(new)
 
     # --- one run -------------------------------------------------------------------------------------------------------------
     async def cancel(self, run_id: str, /, *, reason: str) -> CancelOutcome:
@@ -305,10 +321,7 @@ class NativeEngine:
 
     def handle(self, task: TaskRef[I, O], run_id: str, /) -> Run[O]:
         """Return a handle on a run that exists; `task` gives the type of its result."""
-        return self._handle(task, checked_run_id(run_id), created=False, was_accepted=False)
-
-    def _handle(self, task: TaskRef[Any, O], run_id: str, *, created: bool, was_accepted: bool) -> Run[O]:
-        return Run(self, run_id, lambda view: decoded_result(task, view), created=created, was_accepted=was_accepted)
+        return Run(self, checked_run_id(run_id), partial(decoded_result, task), created=False)
 
     async def wait_for_end(self, run_id: str, timeout: float | None, /) -> RunView:
         """Wait until the run is over and return its view. What `Run.result()` stands on."""
@@ -427,6 +440,6 @@ class NativeEngine:
         runtime.time.correct(self._settings.now() or self._settings.clock.now())
         if self._worker is not None:
             lanes = await self._worker.claimer.delivery.wake()
-            await self._worker.claimer.delivery.end_overdue()
+            await self._worker.claimer.delivery.end_all_overdue(self._worker.lanes)
             self._worker.time_moved()
             self._worker.nudge(lanes)

@@ -7,7 +7,7 @@ execution in a process, and none while a stopped attempt of an older one still g
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,14 +22,17 @@ from outlast.transaction import OwnDatabase
 
 from .activity import Activities
 from .checkpoints import Checkpoints, Landing
-from .driver import NativeDriver, Phase
+from .driver import NativeDriver
+from .effecting import Effects
 from .ending import Ending, canceled, failed, overdue, released
 from .history import EMPTY
 from .performer import Performer
+from .phase import Phase
 from .runtime import Runtime
 from .store import ClaimContext, ClaimedRun, Hold
 from .telling import tell
 from .transacting import Transactions
+from .waiting import Waits
 
 logger = logging.getLogger("outlast")
 
@@ -39,7 +42,9 @@ _UNSTORABLE = Failure("outlast.Unstorable", "the run failed, and its error canno
 class Executions:
     """All executions of one worker."""
 
-    def __init__(self, runtime: Runtime, *, concurrency: int, services: Any, stillness: Stillness, on_free: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, *, concurrency: int, services: Any, stillness: Stillness, on_free: Callable[[], None], deliver: Callable[[], Awaitable[None]]
+    ) -> None:
         self._runtime = runtime
         self._services = services
         self._database = OwnDatabase(runtime.backend.database.begin)
@@ -47,6 +52,7 @@ class Executions:
         self._on_free = on_free
         self.concurrency = concurrency
         self.activities = Activities()
+        self._waits = Waits(runtime.backend, runtime.calls, runtime.at, deliver, runtime.spawn)
         self.performer = Performer(
             concurrency=concurrency,
             events=runtime.events,
@@ -54,6 +60,8 @@ class Executions:
             services=lambda: services,
             now=runtime.time.now,
             transactions=Transactions(runtime.calls, runtime.store, runtime.backend.keeping),
+            waits=self._waits,
+            effects=Effects(runtime.backend, runtime.calls, runtime.events, runtime.at, runtime.spawn, runtime.monotonic, runtime.settings.lease),
         )
         self.registry: dict[str, NativeDriver] = {}
         self._bodies: set[NativeDriver] = set()
@@ -91,6 +99,7 @@ class Executions:
             history=context.history if context is not None else EMPTY,
             checkpoints=checkpoints,
             performer=self.performer,
+            waits=self._waits,
             stillness=self._stillness,
             services=self._services,
             database=self._database,

@@ -18,8 +18,21 @@ class RecordKind(StrEnum):
 
     STEP = "step"
     TRANSACTION = "transaction"
+    EFFECT = "effect"
+    WAIT = "wait"
+    """For a signal."""
+    UNTIL = "until"
+    ASK = "ask"
+    SIGNAL = "signal"
     SLEEP = "sleep"
     TIMEOUT = "timeout"
+
+
+WAITING_BY_NAME = frozenset({RecordKind.EFFECT, RecordKind.WAIT, RecordKind.UNTIL, RecordKind.ASK})
+"""Calls that may wait for something by name."""
+
+ASKING = frozenset({RecordKind.EFFECT, RecordKind.ASK})
+"""Calls that may wait for a person's answer, which comes on a reserved topic and goes with the call's record."""
 
 
 class Outcome(StrEnum):
@@ -27,6 +40,8 @@ class Outcome(StrEnum):
 
     RESULT = "result"
     ERROR = "error"
+    RESUMED = "resumed"
+    """A result that a person gave in place of an error."""
     GIVEN_UP = "given_up"
     """The body withdrew from it: a durable time-out, or a canceled branch."""
 
@@ -71,7 +86,12 @@ class Wait:
 
     key: StepKey
     kind: RecordKind
-    due_at: datetime
+    due_at: datetime | None
+    """None for one that only a name ends."""
+    topic: str | None = None
+    """What ends it by name."""
+    after: int = 0
+    """The newest signal on the topic that was seen when it parked: only what is newer ends it."""
 
 
 @dataclass(frozen=True, slots=True)

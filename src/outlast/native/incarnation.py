@@ -51,7 +51,7 @@ class Incarnation:
     async def begin(self, lanes: tuple[int, ...], description: str) -> None:
         """Announce the worker and begin to renew its lease."""
         runtime, settings = self._runtime, self._runtime.settings
-        is_provable = await asyncio.get_running_loop().run_in_executor(None, self._pulse.hold_lock)
+        is_provable = await asyncio.get_running_loop().run_in_executor(None, self._pulse.proof.hold)
         worker = NewWorker(self.id, settings.name, process_nonce(), settings.lease, lanes, description, is_provable)
         try:
             await runtime.calls.write("record_worker", lambda tx: runtime.store.record_worker(tx, worker, runtime.at()))

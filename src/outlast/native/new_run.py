@@ -18,29 +18,28 @@ from outlast.task import Task
 from outlast.task_ref import TaskRef
 
 from .encoding import headers_to_json, texts_to_json
-from .store import NewRun
+from .store import NO_HEADERS, NO_TAGS, NewRun
 
 NO_INPUT: Any = object()
 
 
-def new_run(task: TaskRef[Any, Any], input: Any, lane: int, clock: Clock, idempotency_key: str | None, options: EnqueueOptions) -> NewRun:
-    """Return the run; `UsageError` and its kinds name what is wrong. The key comes apart, for each of many runs has its own."""
-    text = encoded_input(task, input)
-    return NewRun(
-        id=run_id(),
-        lane=lane,
-        kind=task.name,
-        version=task.version,
-        priority=_checked_priority(options.get("priority", 0)),
-        due_at=_due_at(options.get("available_at"), options.get("delay"), clock),
-        deadline_at=_aware(options.get("deadline"), "deadline"),
-        seed=seed(),
-        input=text,
-        input_digest=digest(text),
-        idempotency_key=None if idempotency_key is None else checked_text(idempotency_key, "idempotency_key", IDEMPOTENCY_KEY_CHARACTERS_MAX),
-        tags=texts_to_json(_checked_tags(options.get("tags", ()))),
-        headers=headers_to_json(_checked_headers(options.get("headers") or {})),
-    )
+def new_runs(
+    task: TaskRef[Any, Any], inputs: Sequence[Any], lane: int, clock: Clock, idempotency_keys: Sequence[str | None], options: EnqueueOptions
+) -> list[NewRun]:
+    """Return a run for each input and key; `UsageError` and its kinds name what is wrong. The options are of all of them."""
+    priority = _checked_priority(options.get("priority", 0))
+    due_at = _due_at(options.get("available_at"), options.get("delay"), clock)
+    deadline_at = _aware(options.get("deadline"), "deadline")
+    tags = texts_to_json(_checked_tags(options["tags"])) if "tags" in options else NO_TAGS
+    given_headers = options.get("headers")
+    headers = headers_to_json(checked_headers(given_headers)) if given_headers else NO_HEADERS
+
+    def new_run(input: Any, key: str | None) -> NewRun:
+        text = encoded_input(task, input)
+        checked_key = None if key is None else checked_text(key, "idempotency_key", IDEMPOTENCY_KEY_CHARACTERS_MAX)
+        return NewRun(run_id(), lane, task.name, task.version, priority, due_at, deadline_at, seed(), text, digest(text), checked_key, tags, headers)
+
+    return [new_run(input, key) for input, key in zip(inputs, idempotency_keys, strict=True)]
 
 
 def _checked_priority(priority: int) -> int:
@@ -65,6 +64,8 @@ def checked_text(text: str, name: str, limit: int) -> str:
         raise UsageError(f"{name} is {text!r}: write 1 to {limit} characters")
     if len(text) > limit:
         raise LimitExceededError(f"{name} has {len(text):,} characters; at most {limit} are allowed, so use a digest of what it stands for")
+    if text.isascii() and text.isprintable():
+        return text  # the usual case, at once: nothing below can be wrong with it
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
         raise UsageError(f"{name} {text!r} has control characters or lone surrogates: leave them out")
     if unicodedata.normalize("NFC", text) != text:
@@ -103,7 +104,8 @@ def _checked_tags(tags: Sequence[str]) -> Sequence[str]:
     return [checked_text(tag, f"tags[{number}]", NAME_CHARACTERS_MAX) for number, tag in enumerate(tags)]
 
 
-def _checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return headers that both databases bear; they are few and short."""
     if len(headers) > HEADERS_MAX:
         raise LimitExceededError(f"{len(headers)} headers are too many; at most {HEADERS_MAX} are kept")
     for name, value in headers.items():

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from outlast.database.transaction import Transaction
+from outlast.decision import NO_RESULT, DecisionView
 from outlast.duration import Duration, as_duration
-from outlast.errors import RunNotFoundError, UsageError
+from outlast.errors import OutlastError, RunNotFoundError, UsageError
 from outlast.limits import NAME_CHARACTERS_MAX, REASON_CHARACTERS_MAX
 from outlast.operator import PruneReport, QueueView
 from outlast.run import RunStatus, RunView
 
+from .deciding import Answering, plain_json, resume
+from .delivery import Delivery
 from .new_run import checked_text
 from .pruning import PruneOrder, Pruning
 from .reading import checked_run_id
 from .runtime import Runtime
 from .transitions import DISCARDABLE, RETRYABLE
+
+logger = logging.getLogger("outlast")
 
 
 class NativeOperator:
@@ -56,6 +63,41 @@ class NativeOperator:
         if status not in DISCARDABLE:
             remedy = "nothing is left to discard" if status.is_terminal else "cancel it instead"
             raise UsageError(f"run {run_id} is {status}: only a run that failed or is dead can be discarded; {remedy}")
+        return view
+
+    async def decide(self, decision_id: str, option: str, /, *, result: Any = NO_RESULT, note: str = "", actor: str) -> DecisionView:
+        checked_text(decision_id, "decision_id", NAME_CHARACTERS_MAX)
+        checked_text(actor, "actor", NAME_CHARACTERS_MAX)
+        if note:
+            checked_text(note, "note", REASON_CHARACTERS_MAX)
+        answering = Answering(decision_id, option, plain_json(result), note, actor)
+        runtime = await self._runtime()
+        decision = await runtime.calls.write("decide", lambda tx: answering.answer(runtime, tx))
+        await self._deliver(runtime)
+        return decision
+
+    async def _deliver(self, runtime: Runtime) -> None:
+        """Wake who waits for what was just committed. Where that fails for now any worker does it at its next look."""
+        try:
+            await self._wake(await Delivery(runtime.calls, runtime.store, runtime.at).deliver())
+        except OutlastError as error:
+            logger.debug("what was sent was not delivered: %s", error)
+
+    async def resume(self, run_id: str, result: Any, /, *, actor: str, reason: str) -> RunView:
+        checked_run_id(run_id)
+        _check_who_and_why(actor, reason)
+        text = plain_json(result)
+        if text is None:
+            raise UsageError("result is not given: write what the step or effect that failed would have returned")
+        runtime = await self._runtime()
+        resumed, view = await runtime.calls.write("resume_run", lambda tx: resume(runtime, tx, run_id, text, actor, reason))
+        if resumed is None or view is None:
+            raise RunNotFoundError(f"there is no run {run_id}", run_id=run_id)
+        if resumed.found is not RunStatus.FAILED:
+            raise UsageError(f"run {run_id} is {resumed.found}: only a run that failed can be resumed with a result")
+        if resumed.key is None:
+            raise UsageError(f"run {run_id} was failed by no step or effect, so that there is nothing to give a result to; retry it instead")
+        await self._wake({resumed.lane})
         return view
 
     async def pause_queue(self, name: str, /, *, actor: str, reason: str) -> QueueView:

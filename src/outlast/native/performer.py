@@ -17,22 +17,29 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from outlast.branch import detached
 from outlast.database.borrowed import Kept, borrowing_of
-from outlast.errors import FinalError, OutlastError, PayloadError, RetryLater, StepStuckError
+from outlast.driver import Condition
+from outlast.effect import NotDone
+from outlast.errors import FinalError, PayloadError, RetryLater, StepStuckError
 from outlast.events import Events
 from outlast.failure import Failure, capture, type_name
 from outlast.ids import jitter
 from outlast.limits import CONCURRENCY_MAX
-from outlast.run import Progress
 from outlast.scope import STEP
+from outlast.step import Step
 from outlast.this_step import StepAttempt
 
 from .activity import Activities
+from .attempt import Attempt
 from .call import Call
+from .carrier import Carriers
+from .conclusion import Committed, Conclusion
+from .effecting import Effecting, Effects
 from .process_step import ProcessFailedError, run_in_process
+from .step_timeout import timed_out
 from .store import ClaimedRun, StepCheckpoint
 from .transacting import Transacting, Transactions
+from .waiting import Waits
 
 if TYPE_CHECKING:
     from .driver import NativeDriver
@@ -52,40 +59,44 @@ class Performer:
         services: Callable[[], Any],
         now: Callable[[], datetime],
         transactions: Transactions | None = None,
+        effects: Effects | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self._threads = ThreadPoolExecutor(min(concurrency * 2, CONCURRENCY_MAX), thread_name_prefix="outlast-step")
         self._events = events
-        self._activities = activities
+        self._attempts = activities.attempts
+        self._carriers = Carriers(self._attempt)
         self._services = services
         self._now = now
         self._transactions = transactions
-        self._tasks: dict[Call, tuple[str, asyncio.Task[None]]] = {}
+        self._effects = effects
+        self._waits = waits
         self._lingering: dict[str, set[ThreadFuture[Any]]] = {}
         self._ending: dict[str, set[Call]] = {}
-        self._running: dict[Call, StepAttempt[Any]] = {}
 
     def begin(self, call: Call, driver: NativeDriver) -> None:
         """Begin one attempt; the driver is told how it ended, unless it was stopped before."""
-        call.work = task = detached(self._attempt(call, driver))
-        self._tasks[call] = driver.claim.id, task
+        call.work = self._attempts[call] = attempt = Attempt(call, driver, self._services)
+        self._carriers.begin(attempt)
 
     def stop(self, call: Call, reason: str) -> None:
         """Tell what goes on for a call to end, and wait for nothing."""
         call.is_stopped = True
-        attempt = self._running.get(call)
+        attempt = self._attempts.get(call)
         if attempt is not None:
-            attempt.tell(reason)
-            self._ending.setdefault(attempt.run_id, set()).add(call)
-        else:
-            self._tasks.pop(call, None)  # it has not begun, and will not
+            if attempt.started_at is not None:
+                attempt.tell(reason)
+                self._ending.setdefault(attempt.run_id, set()).add(call)
+            else:
+                del self._attempts[call]  # it has not begun, and will not
         call.stop()
 
     def tasks_of(self, run_id: str) -> list[asyncio.Task[None]]:
-        """Return the attempts of a run that have not ended."""
-        return [task for owner, task in self._tasks.values() if owner == run_id]
+        """Return what carries the attempts of a run that have begun and have not ended."""
+        return [attempt.task for attempt in self._attempts.values() if attempt.task is not None and attempt.run_id == run_id]
 
     def attempts_of(self, run_id: str) -> list[StepAttempt[Any]]:
-        return [attempt for attempt in self._running.values() if attempt.run_id == run_id]
+        return [attempt.see() for attempt in self._attempts.values() if attempt.started_at is not None and attempt.run_id == run_id]
 
     def lingering(self, run_id: str) -> set[ThreadFuture[Any]]:
         """Return the threads in which attempts of this run still go on although they were stopped."""
@@ -108,68 +119,58 @@ class Performer:
         self._events.emit("write_refused", run=claim.id, token=claim.token, what=what)
 
     # --- one attempt -----------------------------------------------------------------------------------------------------
-    async def _attempt(self, call: Call, driver: NativeDriver) -> None:
+    async def _attempt(self, attempt: Attempt) -> None:
+        call, driver = attempt.call, attempt.driver
         assert call.step is not None  # only steps are performed; timers come due
-        started_at = self._now()
-        attempt = self._announce(call, driver, started_at)
+        started_at = attempt.started_at = self._now()
+        STEP.set(attempt.see)
+        if self._events.is_heard("step_attempt_started"):
+            self._events.emit("step_attempt_started", run=attempt.run_id, step=str(call.key), attempt=call.attempts + 1)
         try:
             if not driver.checkpoints.has_room:
                 await driver.checkpoints.wait_for_room()
             step = call.step.step
-            kept: Kept[StepCheckpoint] | None = None
+            conclusion: Conclusion | None = None
             if call.step.on is not None:
-                kept = await self._transact(call, attempt, driver)
+                conclusion = await self._transact(call, attempt.see(), driver)
+                value = None
+            elif call.step.effect is not None:
+                conclusion = await self._affect(call, attempt.see(), driver)
+                value = None
+            elif call.awaited is not None:
+                conclusion = await self._check(call, attempt.see(), driver)
                 value = None
             elif step.is_plain:
                 args, kwargs = step.signature.decode_arguments(call.step.arguments, step.arguments_field)
                 value = await step.function(*args, **kwargs)
             else:
-                value = await self._run(call, attempt)
-            result = step.signature.result.encode(value, step.result_field) if kept is None else kept.result
-            self._forget(call, attempt)
+                value = await self._run(call, attempt.see())
+            result = step.signature.result.encode(value, step.result_field) if conclusion is None else ""
+            self._forget(attempt)
         except asyncio.CancelledError as error:
-            self._forget(call, attempt)
+            self._forget(attempt)
             if not call.is_stopped:  # the step canceled itself
                 driver.attempt_failed(call, capture(error), started_at, self._retry_in(call, capture(error), error))
         except BaseException as error:  # SystemExit too: it must not end the worker
-            self._forget(call, attempt)
+            self._forget(attempt)
             if not call.is_stopped:
                 failure = _failure_of(error)
                 driver.attempt_failed(call, failure, started_at, self._retry_in(call, failure, error))
         else:
-            if kept is None:
+            if conclusion is None:
                 driver.attempt_succeeded(call, result, started_at)
             else:
-                driver.transaction_kept(call, kept, started_at)
+                conclusion.tell(driver, call, started_at)
 
-    def _forget(self, call: Call, attempt: StepAttempt[Any]) -> None:
+    def _forget(self, attempt: Attempt) -> None:
         """An attempt has ended, before the driver is told how."""
-        self._running.pop(call, None)
-        self._tasks.pop(call, None)
+        call = attempt.call
+        self._attempts.pop(call, None)
+        call.work = attempt.task = None
         if self._ending:
             _discard(self._ending, attempt.run_id, call)
-        progress, was_taken = self._activities.forget(attempt)
-        call.progress = progress or call.progress
-        call.was_reported = call.was_reported or was_taken
-
-    def _announce(self, call: Call, driver: NativeDriver, started_at: datetime) -> StepAttempt[Any]:
-        claim = driver.claim
-        attempt: StepAttempt[Any] = StepAttempt(
-            run_id=claim.id,
-            key=call.key,
-            attempt=call.attempts + 1,
-            fencing_token=claim.token,
-            services=self._services,
-            log=driver.get_log,
-            last_progress=call.progress or _reported(call),
-            on_progress=self._activities.report,
-        )
-        self._running[call] = attempt
-        self._activities.watch(attempt, claim, call.key, started_at)
-        STEP.set(attempt)
-        if self._events.has_listeners:
-            self._events.emit("step_attempt_started", run=claim.id, step=str(call.key), attempt=attempt.attempt)
-        return attempt
+        call.progress = attempt.progress or call.progress
+        call.was_reported = call.was_reported or attempt.was_taken
 
     async def _run(self, call: Call, attempt: StepAttempt[Any]) -> Any:
         assert call.step is not None  # as in _attempt
@@ -181,7 +182,31 @@ class Performer:
             return await self._run_coroutine(step.function(*args, **kwargs), call, options.timeout)
         return await self._run_thread(lambda: step.function(*args, **kwargs), call, attempt, options.timeout)
 
-    async def _transact(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Kept[StepCheckpoint]:
+    async def _affect(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Conclusion:
+        assert self._effects is not None  # a worker always has them
+
+        async def run(step: Step[..., Any], function: Callable[[], Any], timeout: timedelta) -> Any:
+            if step.is_async:
+                return await self._run_coroutine(function(), call, timeout)
+            return await self._run_thread(function, call, attempt, timeout)
+
+        effecting = Effecting(self._effects, driver, call, attempt, run)
+        call.transacting = effecting
+        return await effecting.run()
+
+    async def _check(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Conclusion:
+        assert isinstance(call.awaited, Condition)  # no other wait has a function
+        assert self._waits is not None  # a worker always has them
+        after = await self._waits.before_check(driver, call.awaited)
+        step = call.awaited.check.step
+        if step.is_plain:
+            args, kwargs = step.signature.decode_arguments(call.awaited.check.arguments, step.arguments_field)
+            value = await step.function(*args, **kwargs)
+        else:
+            value = await self._run(call, attempt)
+        return await self._waits.after_check(call, driver, call.awaited, value, after)
+
+    async def _transact(self, call: Call, attempt: StepAttempt[Any], driver: NativeDriver) -> Committed:
         assert call.step is not None  # as in _attempt
         assert self._transactions is not None  # a worker always has them
         borrowing, timeout = borrowing_of(call.step.on), call.step.step.options.timeout
@@ -194,7 +219,7 @@ class Performer:
             kept = await transacting.run_awaited(borrowing)
         else:
             kept = await self._run_coroutine(transacting.run_awaited(borrowing), call, timeout)
-        return kept
+        return Committed(kept)
 
     async def _run_coroutine(self, coroutine: Any, call: Call, timeout: timedelta) -> Any:
         try:
@@ -202,7 +227,7 @@ class Performer:
                 return await coroutine
         except TimeoutError:
             if limit.expired():
-                raise _timed_out(call, timeout) from None
+                raise timed_out(call, timeout) from None
             raise
 
     async def _run_thread(self, function: Callable[[], Any], call: Call, attempt: StepAttempt[Any], timeout: timedelta | None) -> Any:
@@ -223,10 +248,12 @@ class Performer:
         assert timeout is not None  # without one the first wait ends only with the thread
         if not done:
             self.linger(attempt.run_id, thread)
-            raise StepStuckError(str(call.key), call.attempts + 1, capture(_timed_out(call, timeout)))
+            raise StepStuckError(str(call.key), call.attempts + 1, capture(timed_out(call, timeout)))
         if call.step is not None and call.step.on is not None and waiter.exception() is None:
             return waiter.result()  # late, and committed
-        raise _timed_out(call, timeout)
+        if call.step is not None and call.step.effect is not None and (waiter.exception() is None or isinstance(waiter.exception(), NotDone)):
+            return waiter.result()  # late, and still the current attempt's word
+        raise timed_out(call, timeout)
 
     def linger(self, run_id: str, thread: ThreadFuture[Any]) -> None:
         """Remember a thread that goes on although it was stopped: its run is not executed here before it has ended."""
@@ -270,26 +297,12 @@ def _called(function: Callable[[], Any]) -> Any:
         raise RuntimeError("the step raised StopIteration") from error
 
 
-class StepTimeoutError(OutlastError):
-    """An attempt of a step took longer than its time-out."""
-
-
-def _timed_out(call: Call, timeout: timedelta) -> StepTimeoutError:
-    return StepTimeoutError(f"an attempt of step {call.key} took longer than {timeout}")
-
-
 def _failure_of(error: BaseException) -> Failure:
     if isinstance(error, ProcessFailedError):
         return error.failure
     if isinstance(error, StepStuckError):
         return Failure(type_name(StepStuckError), str(error), bases=(), is_final=True)
     return capture(error, is_final=isinstance(error, FinalError | PayloadError))
-
-
-def _reported(call: Call) -> Progress | None:
-    """Return what an attempt in an earlier execution last reported."""
-    reported = call.open.progress
-    return None if reported is None else Progress(reported.done, reported.total, reported.note)
 
 
 def look_at(future: asyncio.Future[Any]) -> None:

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from outlast.database.transaction import Transaction
 from outlast.ids import first_run_id_at
+from outlast.ledger.operation import OperationName
 from outlast.limits import PRUNE_PAGE, PRUNE_RECORDS_MAX
 from outlast.operator import PruneReport
 
@@ -89,6 +90,12 @@ class Pruning:
             count, place = await self._delete_keys(older_than, place)
             self._keys += count
             if place is None:
+                break
+        name: OperationName | None = None
+        while True:
+            count, name = await self._delete_operations(older_than, name)
+            self._keys += count
+            if name is None:
                 return
 
     async def _delete_keys(self, older_than: timedelta, after: tuple[str, str] | None) -> tuple[int, tuple[str, str] | None]:
@@ -99,6 +106,16 @@ class Pruning:
             return count, following, self._noted(tx, count) if count else self._action
 
         count, following, self._action = await runtime.calls.write("delete_old_keys", delete)
+        return count, following
+
+    async def _delete_operations(self, older_than: timedelta, after: OperationName | None) -> tuple[int, OperationName | None]:
+        runtime = self._runtime
+
+        def delete(tx: Transaction) -> tuple[int, OperationName | None, int | None]:
+            count, following = runtime.backend.ledger.delete_old_operations(tx, older_than, PRUNE_PAGE, after, runtime.at())
+            return count, following, self._noted(tx, count) if count else self._action
+
+        count, following, self._action = await runtime.calls.write("delete_old_operations", delete)
         return count, following
 
     def _noted(self, tx: Transaction, count: int) -> int:

@@ -12,8 +12,8 @@ What each failure does:
   worker goes on with new claims.
 - A renewal hangs, so that this thread cannot tell them: the loop sees to it in its place.
 - The database says that the worker is not alive: it was judged dead or silent. This incarnation is over.
-- The lock that proves life is lost (its connection was cut): it is taken again at once, and the beat is raised by a
-  renewal, so that a watcher which saw the lock free does not conclude that the process died.
+- The lock that proves life is lost (its connection was cut): a thread of its own takes it again at once, and the beat is
+  raised by a renewal, so that a watcher which saw the lock free does not conclude that the process died.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from outlast.limits import RENEWALS_PER_LEASE
 
 from .calls import Calls
 from .liveness import Liveness
+from .proof import Proof
 from .store import Store
 
 logger = logging.getLogger("outlast")
 
-_LOCK_CHECK = timedelta(milliseconds=500)  # a lost lock is back before a watcher's second look
+_TURN = timedelta(milliseconds=500)  # after a change of the lock a renewal comes before a watcher's second look
 _SAFE_SHARE = 0.85  # of the lease: bodies are told while there is still time to end, at the ninth failing renewal
 _HANGS_BEFORE = timedelta(seconds=1)  # that end the loop looks whether a renewal hangs, for it takes two of its ticks
 _HANGS_SHARE_MIN = 0.4  # of the shortest leases: an ordinary renewal takes milliseconds
@@ -61,7 +62,6 @@ class Pulse:
     ) -> None:
         self._calls = calls
         self._store = store
-        self._liveness = liveness
         self._worker_id = worker_id
         self._lease = lease.total_seconds()
         self._clock = clock
@@ -76,13 +76,13 @@ class Pulse:
         self._was_overdue = False
         self._is_silent = False
         self._is_blocked = False
-        self._has_lock = False
-        self._unprovable = ""
+        self.proof = Proof(liveness, worker_id)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="outlast-pulse", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self.proof.start()
 
     def end(self) -> None:
         """End the renewals after the one that may be under way. The lock stays, so that only silence counts."""
@@ -93,50 +93,21 @@ class Pulse:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        if not keep_proof:
-            self._liveness.release(self._worker_id)
+        self.proof.stop(keep=keep_proof)
 
     def _run(self) -> None:
         interval = self._lease / RENEWALS_PER_LEASE
         due = self._clock.monotonic()
-        while not self._stop.wait(max(0.0, min(_LOCK_CHECK.total_seconds(), due - self._clock.monotonic()))):
-            is_changed = self._keep_lock()
-            if not is_changed and self._clock.monotonic() < due:
+        while not self._stop.wait(max(0.0, min(_TURN.total_seconds(), due - self._clock.monotonic()))):
+            if not self.proof.has_changed.is_set() and self._clock.monotonic() < due:
                 continue
+            self.proof.has_changed.clear()
             due = self._clock.monotonic() + interval
             try:
                 if not self._renew():
                     return
             except Exception:
                 logger.exception("the lease of worker %d could not be renewed", self._worker_id)
-
-    def _keep_lock(self) -> bool:
-        """See to the lock; return whether a renewal has to say at once that something about it changed."""
-        was_held, self._has_lock = self._has_lock, self._is_held()
-        if self._has_lock:
-            return False
-        return self.hold_lock() or was_held
-
-    def _is_held(self) -> bool:
-        try:
-            return self._has_lock and self._liveness.is_held(self._worker_id)
-        except OutlastError:
-            return False
-
-    def hold_lock(self) -> bool:
-        """Take the lock that proves life, if it can be had; return whether it is ours."""
-        if not self._has_lock:
-            try:
-                self._liveness.hold(self._worker_id)
-                self._has_lock = True
-            except OutlastError as error:
-                self._say_unprovable(error)
-        return self._has_lock
-
-    def _say_unprovable(self, error: OutlastError) -> None:
-        if str(error) != self._unprovable:
-            self._unprovable = str(error)
-            logger.info("this worker cannot show that its process lives, so that only its silence would tell: %s", error)
 
     def _renew(self) -> bool:
         """Renew once; return False when this incarnation is over."""
@@ -146,7 +117,9 @@ class Pulse:
             return True
         self._is_blocked = False
         try:
-            now = self._calls.write_blocking("renew_worker", lambda tx: self._store.renew_worker(tx, self._worker_id, self._now(), is_provable=self._has_lock))
+            now = self._calls.write_blocking(
+                "renew_worker", lambda tx: self._store.renew_worker(tx, self._worker_id, self._now(), is_provable=self.proof.is_held)
+            )
         except OutlastError as error:
             self._fail(error)
             return True

@@ -8,13 +8,18 @@ from typing import Any
 import msgspec
 
 from outlast.database.transaction import Transaction
+from outlast.decision import DecisionState, DecisionView
+from outlast.decisions.attention import AttentionPage, attention_page, place_from
 from outlast.errors import RunNotFoundError, UsageError
 from outlast.ids import is_run_id
-from outlast.inspector import ActionView, BoundedCount, LaneView, RunPage, StrandedView, WorkerView
-from outlast.limits import PAGE, PAGE_MAX
+from outlast.inspector import ActionView, BoundedCount, LaneView, OperationView, RunPage, StrandedView, WorkerView
+from outlast.ledger.view import operation_view
+from outlast.limits import ATTENTION_PAGE_MAX, NAME_CHARACTERS_MAX, PAGE, PAGE_MAX
 from outlast.run import RunStatus, StepView
 
+from .deciding import no_decision
 from .lanes import Served, added, why_unserved
+from .new_run import checked_text
 from .runtime import Runtime
 from .store import RunFilter, WorkerRow
 from .upkeep import LaneRow
@@ -55,6 +60,53 @@ class NativeInspector:
             raise RunNotFoundError(f"there is no run {run_id}", run_id=run_id)
         return tuple(steps)
 
+    async def list_operations(self, run_id: str, /) -> tuple[OperationView, ...]:
+        checked_run_id(run_id)
+        runtime = await self._runtime()
+        ledger = runtime.backend.ledger
+
+        def read(tx: Transaction) -> tuple[OperationView, ...] | None:
+            if runtime.store.find_run(tx, run_id, explains=False) is None:
+                return None
+            operations = ledger.list_operations(tx, run_id, runtime.at())
+            attempts = ledger.list_attempts(tx, [operation.name for operation in operations])
+            return tuple(operation_view(operation, attempts[operation.name]) for operation in operations)
+
+        operations = await runtime.read("list_operations", read)
+        if operations is None:
+            raise RunNotFoundError(f"there is no run {run_id}", run_id=run_id)
+        return operations
+
+    async def list_attention(self, *, limit: int = PAGE, before: str | None = None) -> AttentionPage:
+        _check_limit(limit, ATTENTION_PAGE_MAX)
+        place, runtime = place_from(before), await self._runtime()
+
+        def read(tx: Transaction) -> AttentionPage:
+            decisions = runtime.backend.decisions.list_decisions(tx, DecisionState.OPEN, limit + 1, place.decision)
+            return attention_page(decisions, runtime.store.list_dead_letters(tx, limit + 1, place.run, runtime.at()), limit, place)
+
+        return await runtime.read("list_attention", read)
+
+    async def get_decision(self, decision_id: str, /) -> DecisionView:
+        checked_text(decision_id, "decision_id", NAME_CHARACTERS_MAX)
+        runtime = await self._runtime()
+        decision = await runtime.read("find_decision", lambda tx: runtime.backend.decisions.find_decision(tx, decision_id))
+        if decision is None:
+            raise no_decision(decision_id)
+        return decision
+
+    async def list_decisions(self, run_id: str, /) -> tuple[DecisionView, ...]:
+        checked_run_id(run_id)
+        runtime = await self._runtime()
+
+        def read(tx: Transaction) -> list[DecisionView] | None:
+            return None if runtime.store.find_run(tx, run_id, explains=False) is None else runtime.backend.decisions.list_of_run(tx, run_id)
+
+        decisions = await runtime.read("list_decisions", read)
+        if decisions is None:
+            raise RunNotFoundError(f"there is no run {run_id}", run_id=run_id)
+        return tuple(decisions)
+
     async def list_workers(self, *, only_alive: bool = False) -> tuple[WorkerView, ...]:
         runtime = await self._runtime()
         rows = await runtime.read("list_workers", lambda tx: runtime.store.list_workers(tx, only_alive=only_alive, now=runtime.at()))
@@ -83,9 +135,9 @@ class NativeInspector:
         return tuple(await runtime.read("list_actions", lambda tx: runtime.store.list_actions(tx, run_id, limit)))
 
 
-def _check_limit(limit: int) -> None:
-    if not 1 <= limit <= PAGE_MAX:
-        raise UsageError(f"limit is {limit}: write a number from 1 to {PAGE_MAX}")
+def _check_limit(limit: int, most: int = PAGE_MAX) -> None:
+    if not 1 <= limit <= most:
+        raise UsageError(f"limit is {limit}: write a number from 1 to {most}")
 
 
 def _is_some(count: BoundedCount) -> bool:

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
+from outlast.driver import Message
 from outlast.errors import LimitExceededError, OutlastError
 from outlast.failure import Failure
+from outlast.ids import derived_uuid
 from outlast.limits import ACTIVITY_EVERY, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX
 
 from .call import Call
 from .checkpoints import Checkpoints, Landing
 from .history import FailedAttempt, History, Outcome, Record
+from .mailbox import NewSignal
 from .replay import NOT_STARTED, Replay
 from .store import ClaimedRun, FailureCheckpoint, StepCheckpoint
+
+_RESULT, _GIVEN_UP = Outcome.RESULT, Outcome.GIVEN_UP  # at every step, and the look-up of a member is slow before Python 3.12
 
 
 class Recorder:
@@ -25,6 +31,7 @@ class Recorder:
     def __init__(self, claim: ClaimedRun, history: History, replay: Replay, checkpoints: Checkpoints, clock: Callable[[], datetime]) -> None:
         self._hold = claim.hold
         self._generation = claim.generation
+        self._seed = claim.seed
         self._replay = replay
         self._checkpoints = checkpoints
         self._clock = clock
@@ -40,25 +47,36 @@ class Recorder:
         result: str | None = None,
         error: Failure | None = None,
         started_at: datetime | None = None,
+        heard: tuple[str, int] | None = None,
     ) -> LimitExceededError | None:
         """Have the end of a call kept; its `seq` is its place in the order of handing over. Returns what forbids it."""
-        attempts = call.attempts if outcome is not Outcome.RESULT else call.attempts + 1
+        attempts = call.attempts if outcome is not _RESULT else call.attempts + 1
         record = Record(call.key, self._replay.join_flush(), call.kind, outcome, call.digest, attempts, self._clock(), result, error, started_at)
         call.is_recorded = True
         self._count += 1
         self._bytes += len(result or "")
-        if self._is_too_long:
+        if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX:
             return _too_long(self._count, self._bytes)
-        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is Outcome.GIVEN_UP  # and then its attempt may be in progress
-        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open), lambda landing, error: on_landing(record, landing, error))
+        was_open = call.was_reported or call.open is not NOT_STARTED or outcome is _GIVEN_UP  # and then its attempt may be in progress
+        sent = None if call.awaited is None or outcome is not _RESULT else self._sent(call)
+        self._checkpoints.add(StepCheckpoint(self._hold, self._generation, record, was_open, heard, sent), partial(on_landing, record))
         return None
 
-    def place(self, call: Call, result: str, started_at: datetime) -> StepCheckpoint:
-        """Return the record of a transaction, which the transaction writes itself; a later try of it has the same place."""
+    def _sent(self, call: Call) -> NewSignal | None:
+        """Return the signal that a body's send is; its id is derived from the call, so that it is one however often it is written."""
+        message = call.awaited
+        if not isinstance(message, Message):
+            return None
+        signal_id = str(derived_uuid(self._seed, self._generation, f"$signal {call.key}"))
+        return NewSignal(signal_id, message.topic, None, message.payload, ttl=message.ttl)
+
+    def place(self, call: Call, result: str | None, started_at: datetime, error: Failure | None = None, attempts: int | None = None) -> StepCheckpoint:
+        """Return the record of a transaction or an effect, which writes it itself; a later try of it has the same place."""
         if call.seq is None:
             call.seq = self._replay.join_flush()
-        now = self._clock()
-        record = Record(call.key, call.seq, call.kind, Outcome.RESULT, call.digest, call.attempts + 1, now, result, None, started_at)
+        now, made = self._clock(), call.attempts + 1 if attempts is None else attempts
+        outcome = Outcome.RESULT if error is None else Outcome.ERROR
+        record = Record(call.key, call.seq, call.kind, outcome, call.digest, made, now, result, error, started_at)
         was_open = call.was_reported or call.open is not NOT_STARTED or now - started_at >= ACTIVITY_EVERY / 2
         return StepCheckpoint(self._hold, self._generation, record, was_open)
 
@@ -66,11 +84,7 @@ class Recorder:
         """Count a record that is there already. Returns what forbids another one."""
         self._count += 1
         self._bytes += len(record.result or "")
-        return _too_long(self._count, self._bytes) if self._is_too_long else None
-
-    @property
-    def _is_too_long(self) -> bool:
-        return self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX
+        return _too_long(self._count, self._bytes) if self._count > HISTORY_RECORDS_MAX or self._bytes > HISTORY_BYTES_MAX else None
 
     def keep_attempt(
         self, call: Call, failure: Failure, started_at: datetime, retry_in: timedelta, on_landing: Callable[[FailedAttempt, Landing, OutlastError | None], None]
@@ -78,7 +92,7 @@ class Recorder:
         """Have an attempt kept that another one will follow."""
         now = self._clock()
         attempt = FailedAttempt(call.key, call.last_attempt, failure, started_at, now, now + retry_in)
-        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), lambda landing, error: on_landing(attempt, landing, error))
+        self._checkpoints.add(FailureCheckpoint(self._hold, self._generation, attempt), partial(on_landing, attempt))
 
 
 def _too_long(records: int, size: int) -> LimitExceededError:

@@ -32,6 +32,9 @@ from outlast.step_key import StepKey
 
 from .history import FailedAttempt, History, LastProgress, Outcome, Record, RecordKind, Wait
 
+_BOUND_BY_ARGUMENTS = (RecordKind.TRANSACTION, RecordKind.EFFECT)
+"""What was done with other arguments is another thing, and never passes for this one."""
+
 
 class Found(Enum):
     """What a call finds when it is first awaited."""
@@ -66,6 +69,7 @@ class OpenCall:
 
 
 NOT_STARTED = OpenCall()
+_NOTHING, _GIVEN_UP = Found.NOTHING, Outcome.GIVEN_UP  # at every step, and the look-up of a member is slow before Python 3.12
 
 
 class Replay:
@@ -73,7 +77,7 @@ class Replay:
 
     def __init__(self, history: History) -> None:
         self._records = {record.key: record for record in history.records}
-        self._unasked = Counter(key.path for key in self._records)
+        self._unasked = Counter([key.path for key in self._records])
         self._handed_limit = history.retired_seq
         self._binding_count = sum(self._is_binding(record) for record in history.records)
         self._ready: list[tuple[int, Record]] = []
@@ -100,7 +104,7 @@ class Replay:
         """Answer what a call finds. Each key is asked for once."""
         self._unasked_open.discard(key)
         if not self._records:
-            return Found.NOTHING_YET if self._ready else Found.NOTHING
+            return Found.NOTHING_YET if self._ready else _NOTHING
         record = self._records.pop(key, None)
         if record is None:
             if not is_inserted and kind is not RecordKind.TIMEOUT and self._unasked[key.path]:
@@ -123,7 +127,7 @@ class Replay:
             raise HistoryMismatchError(f"{record.key} as a {record.kind}", f"{record.key} as a {kind}")
         if record.digest == digest or record.outcome is Outcome.GIVEN_UP:
             return
-        if self._is_binding(record) and (kind is RecordKind.TRANSACTION or self._occurrences(record.key.name) > 1):
+        if self._is_binding(record) and (kind in _BOUND_BY_ARGUMENTS or self._occurrences(record.key.name) > 1):
             recorded, given = record.digest or "of none", digest or "of none"
             raise HistoryMismatchError(f"{record.key} with other arguments (digest {recorded})", f"{record.key} with digest {given}")
         self.warnings.append(f"step {record.key} was recorded with other arguments; its recorded result was used")
@@ -163,11 +167,15 @@ class Replay:
         """True while a record has joined a flush and is not known to be durable."""
         return bool(self._in_flight)
 
+    def find_ready(self, key: StepKey) -> Record | None:
+        """Return the durable record of a call that was not handed over yet."""
+        return next((record for _, record in self._ready if record.key == key), None)
+
     def join_flush(self) -> int:
         """Return the `seq` of a record that joins a flush now."""
         seq = self._next_seq
         self._next_seq += 1
-        heapq.heappush(self._in_flight, seq)
+        self._in_flight.append(seq)  # the highest so far, so that the heap stays one
         return seq
 
     def leave_flush(self, seq: int) -> None:
@@ -178,9 +186,12 @@ class Replay:
 
     def land(self, record: Record) -> None:
         """Take note that a record is durable; the body gets it in its turn."""
-        self._landed.add(record.seq)
-        self._drop_landed()
-        if record.outcome is not Outcome.GIVEN_UP:
+        if not self._landed and self._in_flight and self._in_flight[0] == record.seq:
+            heapq.heappop(self._in_flight)
+        else:
+            self._landed.add(record.seq)
+            self._drop_landed()
+        if record.outcome is not _GIVEN_UP:
             heapq.heappush(self._ready, (record.seq, record))
 
     def _drop_landed(self) -> None:

@@ -31,7 +31,7 @@ class Results:
         self._asking: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        runtime.events.subscribe(self._heard)
+        runtime.events.subscribe(self._heard, "run_ended")
 
     async def wait(self, run_id: str, timeout: float | None, explain: Callable[[], Awaitable[str | None]]) -> None:
         """Wait until a run is over or not there. `explain` says why it may never be, for the log. Raises `TimeoutError`."""
@@ -64,10 +64,9 @@ class Results:
             self._hurry.set()
 
     def _heard(self, event: Event) -> None:
-        if event.name == "run_ended":
-            for future in self._waiting.get(event.facts["run"], ()):
-                if not future.done():
-                    future.set_result(None)
+        for future in self._waiting.get(event.facts["run"], ()):
+            if not future.done():
+                future.set_result(None)
 
     async def _ask(self) -> None:
         delay = _FIRST

@@ -26,9 +26,10 @@ from outlast.limits import (
     WORKERS_FORGOTTEN_AFTER,
 )
 
-from .driver import NativeDriver, Phase
+from .driver import NativeDriver
 from .ending import canceled, overdue
 from .patience import wait_until_set
+from .phase import Phase
 from .runtime import Runtime
 from .store import Flagged
 
@@ -61,8 +62,8 @@ class Rounds:
             (lambda: STRAYS_EVERY, self._claimer.compare_holds),
             (lambda: ACTIVITY_EVERY, self._write_activity),
             (lambda: FOREIGN_AWAIT_REPORTED_AFTER, self._report_foreign),
-            (lambda: OVERDUE_EVERY, self._sweep_overdue),
-            (lambda: HOUSEKEEPING_EVERY, self._forget_workers),
+            (lambda: OVERDUE_EVERY, self._sweep),
+            (lambda: HOUSEKEEPING_EVERY, self._tidy_up),
         ]
         self._tasks = [self._runtime.spawn(self._every(period, work)) for period, work in rounds]
         self._tasks.append(self._runtime.spawn(self._read_flags_forever()))
@@ -131,12 +132,15 @@ class Rounds:
         if self._worker.incarnation is not None:
             self._worker.nudge(await self._worker.watch.look(self._worker.incarnation.id))
 
-    async def _sweep_overdue(self) -> None:
-        await self._claimer.delivery.sweep_overdue(self._runtime.time.now())
+    async def _sweep(self) -> None:
+        delivery, now = self._claimer.delivery, self._runtime.time.now()
+        await delivery.sweep_overdue(now)
+        self._claimer.was_delivered(await delivery.sweep_undelivered(now))
 
-    async def _forget_workers(self) -> None:
+    async def _tidy_up(self) -> None:
         runtime = self._runtime
         await runtime.calls.write("delete_ended_workers", lambda tx: runtime.store.delete_ended_workers(tx, WORKERS_FORGOTTEN_AFTER, runtime.at()))
+        await self._claimer.delivery.delete_expired()
 
     # --- own bodies ----------------------------------------------------------------------------------------------------------
     async def _write_activity(self) -> None:

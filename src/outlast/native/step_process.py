@@ -64,7 +64,7 @@ def _listen(attempt: StepAttempt[Any]) -> None:
 
 
 def _perform(order: dict[str, Any], attempt: StepAttempt[Any]) -> tuple[str, str]:
-    STEP.set(attempt)
+    STEP.set(lambda: attempt)
     try:
         step = _find(order["module"], order["qualname"])
         args, kwargs = step.signature.decode_arguments(order["arguments"], step.arguments_field)

@@ -18,6 +18,7 @@ import msgspec
 from outlast.database.transaction import Answer, Transaction
 from outlast.failure import Failure
 from outlast.native.history import FailedAttempt, History, Record, Wait
+from outlast.native.mailbox import Mailbox, NewSignal
 from outlast.native.upkeep import Upkeep
 from outlast.run import CancelOutcome, RunStatus, RunView, StepView
 from outlast.step_key import StepKey
@@ -38,9 +39,12 @@ class Hold(NamedTuple):
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run to be accepted."""
+NO_TAGS, NO_HEADERS = "[]", "{}"
+"""The defaults of a new run, which the encoder knows by their identity."""
+
+
+class NewRun(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A run to be accepted. It is sent to PostgreSQL under these names, without what has its default."""
 
     id: str
     lane: int
@@ -54,15 +58,14 @@ class NewRun:
     input: str
     """JSON text."""
     input_digest: str
-    idempotency_key: str | None
-    tags: str
+    idempotency_key: str | None = None
+    tags: str = NO_TAGS
     """JSON text of a list."""
-    headers: str
+    headers: str = NO_HEADERS
     """JSON text of an object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """What became of one `NewRun`."""
 
     run_id: str
@@ -130,6 +133,10 @@ class StepCheckpoint(msgspec.Struct, frozen=True, gc=False):
     record: Record
     was_open: bool = True
     """A wait of the call, or what the step reported, may be in the database, and goes with the record."""
+    heard: tuple[str, int] | None = None
+    """The topic and number of a signal that the record uses up: the run's cursor moves there with it."""
+    sent: NewSignal | None = None
+    """A signal that is sent with the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +161,8 @@ class RunCheckpoint(msgspec.Struct, frozen=True, gc=False):
     due_at: datetime | None = None
     """When a waiting run comes due; None with `waiting` means by name only, and with `pending` now."""
     waits: tuple[Wait, ...] = ()
-    """Open waits to be registered; one that is registered already keeps its instant."""
+    """Open waits to be registered; one that is registered already keeps its instant while it waits for the same name. Where a signal is
+    on one of their topics already, the run is `pending` at once."""
     attempts: int = 0
     """The run's count after this."""
     output: str | None = None
@@ -169,6 +177,8 @@ class RunCheckpoint(msgspec.Struct, frozen=True, gc=False):
     """To be added to the run's."""
     passes_cancel: bool = False
     idempotency_key: str | None = None
+    may_have_asked: bool = False
+    """Its body gave a question up, which may still be open: it is withdrawn with the run's end, however that is."""
 
 
 Checkpoint = StepCheckpoint | FailureCheckpoint | RunCheckpoint
@@ -279,6 +289,8 @@ class Look(NamedTuple):
     now: datetime
     has_overdue: bool = False
     """A run that nobody holds has reached its deadline."""
+    has_undelivered: bool = False
+    """A signal was sent, and not everybody who waits for it was woken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +302,8 @@ class RunFilter:
     queue: str | None = None
 
 
-class Store(Upkeep, Protocol):
-    """The native engine's tables; `Upkeep` has what operators do to queues and to what is over.
+class Store(Upkeep, Mailbox, Protocol):
+    """The native engine's tables; `Upkeep` has what operators do to queues and to what is over, `Mailbox` what is waited for by name.
 
     Both databases pass the same suite, `outlast.testing.store_suite`.
     """
@@ -350,13 +362,18 @@ class Store(Upkeep, Protocol):
     def commit_checkpoints(self, tx: Transaction, checkpoints: Sequence[Checkpoint], now: datetime | None = None) -> Answer[list[Checkpoint]]:
         """Write a group after a fence, and answer what was refused.
 
-        Of one run a group holds steps and failures first and at most one `RunCheckpoint`. A record that meets one of
-        its key raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.
+        Of one run a group holds steps and failures first and at most one `RunCheckpoint`. What a record uses up and
+        what it sends goes with it, and only where this transaction keeps the record. A record that meets one of its key
+        raises `RefusedError` with `duplicate`: the whole group is undone, and the caller halves it.
         """
         ...
 
     def find_kept(self, tx: Transaction, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         """Return those that are there, found by token: how the unknown outcome of a commit is resolved."""
+        ...
+
+    def delete_failures(self, tx: Transaction, hold: Hold, generation: int, key: StepKey) -> int:
+        """Forget the failed attempts of one call of a held run, which begins anew; return how many. Of a hold that is not current nothing goes."""
         ...
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
@@ -403,6 +420,18 @@ class Store(Upkeep, Protocol):
 
         Where the database holds the locks that prove life, a watcher's listing looks at them too.
         """
+        ...
+
+    def find_death(self, tx: Transaction, worker_id: int) -> datetime | None:
+        """Return from when on a worker that was declared dead surely does nothing any more; None for one that lives, was stopped, or is silent.
+
+        On SQLite that is its death, which its file's lock proves. On PostgreSQL a lock is also free when its connection was cut,
+        so that it is the end of its lease, by which a living process has told its bodies to end.
+        """
+        ...
+
+    def is_claimed(self, tx: Transaction, hold: Hold) -> bool:
+        """Tell whether a claim of any worker is current: the run is running under this token. Nothing is locked."""
         ...
 
     def list_orphans(self, tx: Transaction, limit: int, now: datetime | None = None) -> list[Orphan]:

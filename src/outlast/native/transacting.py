@@ -235,7 +235,7 @@ class Transacting:
         return kept
 
     def _place(self, placing: Placing) -> StepCheckpoint:
-        return self._driver.place_transaction(self._call, placing.result, self._started_at)
+        return self._driver.place(self._call, placing.result, self._started_at)
 
     def _encode(self, value: Any) -> str:
         return self._step.signature.result.encode(value, self._step.result_field)

@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol
 
 from outlast.database.transaction import Transaction
 from outlast.inspector import ActionView, BoundedCount
-from outlast.run import RunStatus
+from outlast.native.history import RecordKind
+from outlast.run import RunStatus, RunView
+from outlast.step_key import StepKey
 
 
 class OldRun(NamedTuple):
@@ -23,11 +25,11 @@ class OldRun(NamedTuple):
     is_old: bool
     """It was accepted before the cutoff. Ids are ordered by when they were made: where no run of a page was, the walk is over."""
     is_prunable: bool
-    """It was over before the cutoff, and is no dead letter that is to be kept."""
+    """It was over before the cutoff, and is nothing that is to be kept."""
     is_kept: bool
-    """It was over before the cutoff, and is a dead letter that is to be kept."""
+    """It was over before the cutoff, and is kept: a dead letter, or an effect of it may have been done and nobody knows."""
     records: int
-    """What hangs on a prunable one, records and failed attempts."""
+    """What hangs on a prunable one: records, failed attempts and operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,17 @@ class QueueChange(NamedTuple):
     """All that it has, for whoever is to be woken."""
 
 
+class Resumed(NamedTuple):
+    """What a resume found, and what it has given a result to."""
+
+    found: RunStatus
+    lane: int
+    generation: int
+    key: StepKey | None = None
+    """The step or effect whose failure ended the run; None where nothing was changed."""
+    kind: RecordKind | None = None
+
+
 class Upkeep(Protocol):
     """What operators need of the tables, apart from reading runs, cancel and retry."""
 
@@ -97,6 +110,19 @@ class Upkeep(Protocol):
         """
         ...
 
+    def resume_run(self, tx: Transaction, run_id: str, result: str, actor: str, reason: str, now: datetime | None = None) -> Resumed | None:
+        """Make a `failed` run pending again, with `result`, JSON text, in place of the error of the step that failed it.
+
+        The error's record is retired, as by a retry, and one with the outcome `resumed` has its key and its `seq`. In another
+        state, or where no such record is there, nothing changes. None when there is no such run.
+        """
+        ...
+
+    def list_dead_letters(self, tx: Transaction, limit: int, before: tuple[datetime, str] | None, now: datetime | None = None) -> list[RunView]:
+        """Return a page of `failed` and `dead` runs, those that ended last first; `before` is when the last one of the page before
+        ended, and its id. They have an index of their own."""
+        ...
+
     def pause_queue(self, tx: Transaction, name: str, actor: str, reason: str, now: datetime | None = None) -> QueueChange:
         """Let nobody claim from a queue until it is unpaused. One that is paused already stays so since then.
 
@@ -119,6 +145,8 @@ class Upkeep(Protocol):
 
     def delete_runs(self, tx: Transaction, run_ids: Sequence[str], older_than: timedelta, *, dead_letters: bool, now: datetime | None = None) -> int:
         """Delete those of these runs that still may be pruned, with all that hangs on them but their keys; return how many.
+
+        Operations of effects go with their run, but for those whose key the user gave.
 
         On PostgreSQL a run that somebody else has locked stays. Nothing that hangs on a run is ever deleted without it.
         """

@@ -1,6 +1,6 @@
 """How a run and its steps are shown to people, the same on both databases. Pure: rows were read by a store before."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from outlast.step_key import StepKey
 
 from .why import Circumstances, why
 
-_STATUS_OF = {Outcome.RESULT: "done", Outcome.ERROR: "failed", Outcome.GIVEN_UP: "given_up"}
+_STATUS_OF = {Outcome.RESULT: "done", Outcome.ERROR: "failed", Outcome.RESUMED: "resumed", Outcome.GIVEN_UP: "given_up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def open_views(recorded: Collection[StepKey], failures: Iterable[FailedAttempt],
     return [
         *map(_activity_view, going.values()),
         *(_failure_view(failure) for key, failure in last.items() if key not in going),
-        *(StepView(str(wait.key), wait.kind, "waiting", 0, None, None, due_at=wait.due_at) for wait in waits if wait.key not in recorded),
+        *(_wait_view(wait) for wait in waits if wait.key not in recorded),
     ]
 
 
@@ -58,9 +58,18 @@ def _failure_view(failure: FailedAttempt) -> StepView:
     return StepView(str(failure.key), RecordKind.STEP, "retrying", failure.attempt, failure.started_at, None, error=failure.error, due_at=failure.retry_at)
 
 
+def _wait_view(wait: Wait) -> StepView:
+    return StepView(str(wait.key), wait.kind, "waiting", 0, None, None, due_at=wait.due_at, topic=wait.topic)
+
+
+def waiting_by_name(opened: Mapping[str, Sequence[StepView]]) -> list[str]:
+    """Return which of these runs wait for something by name, and may have asked somebody."""
+    return [run_id for run_id, steps in opened.items() if any(step.topic is not None for step in steps)]
+
+
 def explained(view: RunView, opened: Sequence[StepView], around: Circumstances) -> RunView:
     """Return `view` with its current step, its progress, and why it is where it is."""
-    current = _current(view.status, opened)
+    current = _current(view.status, opened, around)
     return replace(
         view,
         why=why(view, current, around),
@@ -69,10 +78,15 @@ def explained(view: RunView, opened: Sequence[StepView], around: Circumstances) 
     )
 
 
-def _current(status: RunStatus, opened: Sequence[StepView]) -> StepView | None:
+def _current(status: RunStatus, opened: Sequence[StepView], around: Circumstances) -> StepView | None:
     if status.is_terminal:
         return None
     if status is not RunStatus.WAITING:
         return next((one for one in opened if one.status == "in_progress" and status is RunStatus.RUNNING), None)
+    named = [one for one in opened if one.topic is not None]
+    if (asking := next((one for one in named if around.question_on(one.topic) is not None), None)) is not None:
+        return asking  # a person can do something about that, and about nothing else
     waiting = [(one.due_at, one.key, one) for one in opened if one.status in ("retrying", "waiting") and one.due_at is not None]
-    return min(waiting, key=lambda found: found[:2])[2] if waiting else None
+    if waiting:
+        return min(waiting, key=lambda found: found[:2])[2]
+    return next(iter(named), None) or next((one for one in opened if one.status == "waiting"), None)

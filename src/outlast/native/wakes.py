@@ -1,7 +1,9 @@
 """Wakes: how one process tells another that there is something to do. Losing one costs latency, never work."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
+
+from outlast.database.transaction import Transaction
 
 
 class Wakes(Protocol):
@@ -20,6 +22,13 @@ class Wakes(Protocol):
 
     def send(self, lanes: Sequence[int] = (), workers: Sequence[int] = ()) -> None:
         """Wake others, after the commit of what they are woken for. Never raises: a lost wake-up is made up for by polls."""
+        ...
+
+    def send_after(self, tx: Transaction, lanes: Collection[int]) -> bool:
+        """Wake who has asked for one of these lanes as soon as `tx` is committed, on its own way to the database.
+
+        False where that cannot be done: then `has_idle_worker` has to be asked, and `send` called, after the commit.
+        """
         ...
 
     @property

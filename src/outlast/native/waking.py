@@ -1,4 +1,4 @@
-"""Waking: after runs were accepted, workers elsewhere that asked to be woken are.
+"""Waking: after runs were accepted, workers elsewhere that asked to be woken are, where that could not go with the commit.
 
 One look at a time tells whether anybody asked, however many callers enqueue at once: a look for each of fifty callers
 took ten times as long as their one commit. What comes while a look is under way is looked at in the next. A wake-up that

@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from outlast.decision import decision_topic
 from outlast.inspector import BoundedCount
 from outlast.limits import SUSPECT_AFTER_LOSSES
 from outlast.run import RunStatus, RunView, StepView
+
+from .history import RecordKind
+from .mailbox import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,16 @@ class Circumstances:
     """Why no worker executes runs of its lane."""
     ahead: BoundedCount | None = None
     """Claimable runs of its lane that come before it."""
+    questions: tuple[Question, ...] = ()
+    """What it has asked, and nobody has answered."""
 
     @property
     def is_holder_lost(self) -> bool:
         return self.is_holder_late or not self.is_holder_alive
+
+    def question_on(self, topic: str | None) -> Question | None:
+        """Return the question whose answer comes on a topic."""
+        return next((one for one in self.questions if decision_topic(one.decision_id) == topic), None)
 
 
 def why(view: RunView, current: StepView | None, around: Circumstances) -> str:
@@ -76,6 +86,10 @@ def _running(view: RunView, current: StepView | None, around: Circumstances) -> 
 def _waiting(view: RunView, current: StepView | None, around: Circumstances) -> str:
     if around.is_due and around.unserved is not None:
         return f"stranded: {around.unserved}"
+    if current is not None and current.kind == RecordKind.UNTIL and current.status == "waiting" and view.due_at is not None:
+        return _condition(current, view.due_at)
+    if current is not None and current.topic is not None:
+        return _by_name(current.topic, current.due_at, around)
     if current is not None and current.due_at == view.due_at and current.due_at is not None:
         return f"retrying {current.key} at {_text(current.due_at)}" if current.status == "retrying" else f"sleeping until {_text(current.due_at)}"
     if view.due_at is None:
@@ -87,6 +101,20 @@ def _waiting(view: RunView, current: StepView | None, around: Circumstances) -> 
     if view.error is not None:
         return f"to be run again at {_text(view.due_at)} after {view.error}"
     return f"waiting until {_text(view.due_at)}"
+
+
+def _condition(current: StepView, look_at: datetime) -> str:
+    hurried = "" if current.topic is None else f"when topic {current.topic} is signaled, or "
+    until = "" if current.due_at is None else f", until {_text(current.due_at)}"
+    return f"waits for {current.key} to be so: looks again {hurried}at {_text(look_at)}{until}"
+
+
+def _by_name(topic: str, due_at: datetime | None, around: Circumstances) -> str:
+    until = "" if due_at is None else f", until {_text(due_at)}"
+    asked = around.question_on(topic)
+    if asked is None:
+        return f"waits for topic {topic}{until}"
+    return f"waits for an answer to: {asked.question} (decision {asked.decision_id}{until}): outlast decide {asked.decision_id} {'|'.join(asked.options)}"
 
 
 def _text(instant: datetime) -> str:

@@ -43,7 +43,9 @@ class Worker:
         self._queue_names = queues
         self._nudge = asyncio.Event()
         self._factory = TaskFactory(loop)
-        self.executions = Executions(runtime, concurrency=concurrency, services=services, stillness=Stillness(loop), on_free=self._nudge.set)
+        self.executions = Executions(
+            runtime, concurrency=concurrency, services=services, stillness=Stillness(loop), on_free=self._nudge.set, deliver=self._deliver
+        )
         self.watch = Watch(runtime.calls, runtime.store, runtime.backend.liveness, runtime.settings.clock, runtime.events, runtime.at)
         self._lanes: dict[int, str] = {}
         self._claimer: Claimer | None = None
@@ -92,6 +94,10 @@ class Worker:
         await old.stop_pulse()
         await self._runtime.insist("a new incarnation", self._begin_incarnation, lambda: self._is_stopping)
 
+    async def _deliver(self) -> None:
+        """Deliver signals that a wait has found, and claim what that wakes."""
+        self.claimer.was_delivered(await self.claimer.delivery.deliver())
+
     # --- being told things ---------------------------------------------------------------------------------------------------
     @property
     def claimer(self) -> Claimer:
@@ -101,6 +107,11 @@ class Worker:
     @property
     def incarnation(self) -> Incarnation | None:
         return self._claimer.incarnation if self._claimer is not None else None
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """What it claims from."""
+        return tuple(self._lanes)
 
     def tick(self) -> None:
         """The loop moves: what the pulse looks at."""

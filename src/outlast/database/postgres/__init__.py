@@ -2,5 +2,6 @@
 
 from .connections import Connection
 from .database import PostgresDatabase
+from .loop_transaction import LoopTransaction
 
-__all__ = ["Connection", "PostgresDatabase"]
+__all__ = ["Connection", "LoopTransaction", "PostgresDatabase"]

@@ -1,14 +1,14 @@
 """PostgresDatabase: the database's address, its few connections, and the settings that every transaction begins with.
 
-It works through a pooler in transaction mode: no prepared statements, no start-up options, nothing set for longer than
-a transaction. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
+It works through a pooler in transaction mode: no start-up options, nothing set for longer than a transaction, and prepared
+statements only where there is no pooler. What needs a session of its own (`LISTEN`, session locks) uses `connect_direct`.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
@@ -20,6 +20,7 @@ from outlast.limits import CONNECTIONS_MAX, ENQUEUE_TIMEOUT, IDLE_IN_TRANSACTION
 from .address import parse_address, shown_address
 from .connections import Connection, Connections
 from .loop_transaction import LoopTransaction
+from .prepared import Kept, Prepared
 from .refusals import translate
 from .transaction import PostgresTransaction
 
@@ -30,13 +31,20 @@ _BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 class PostgresDatabase:
     """One PostgreSQL database; see `outlast.database.transaction.Database`."""
 
-    def __init__(self, url: str, *, direct_url: str | None = None, connections: int = CONNECTIONS_MAX, role: str = "") -> None:
-        """`direct_url` reaches the server itself where `url` goes through a pooler. `role` is shown in `pg_stat_activity`."""
+    def __init__(
+        self, url: str, *, direct_url: str | None = None, connections: int = CONNECTIONS_MAX, role: str = "", prepared: Collection[str] = frozenset()
+    ) -> None:
+        """`direct_url` reaches the server itself where `url` goes through a pooler. `role` is shown in `pg_stat_activity`.
+
+        Statements in `prepared` are prepared on sessions that no pooler shares out, in transactions that the loop drives.
+        """
         self._settings = parse_address(url)
         self._direct_settings = parse_address(direct_url) if direct_url else self._settings
         self._application = f"outlast {role}".strip()
         self._connections = Connections(self._make, connections, ENQUEUE_TIMEOUT)
         self._doubtful: WeakSet[Connection] = WeakSet()
+        self._kept = Kept({_READ_SETTINGS, _WRITE_SETTINGS, *prepared})
+        self._prepared: WeakKeyDictionary[Connection, Prepared] = WeakKeyDictionary()
 
     @property
     def url(self) -> str:
@@ -57,11 +65,16 @@ class PostgresDatabase:
     @asynccontextmanager
     async def _open_on_loop(self, connection: Connection, begin: str, settings: str) -> AsyncIterator[LoopTransaction]:
         try:
-            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection))
+            prepared = self._prepared.get(connection)
+            transaction = LoopTransaction(connection, lambda: self._is_doubtful(connection), prepared)
             try:
                 transaction.begin(begin, settings)
+                process = None if prepared is not None else transaction.run("SELECT pg_backend_pid()")
                 yield transaction
                 await transaction.commit()
+                if process is not None:  # a pooler greets with another process than the one that answers
+                    is_ours_alone = process.first() == (connection.info.backend_pid,)
+                    self._prepared[connection] = Prepared(self._kept if is_ours_alone else Kept(()))
             finally:
                 await transaction.leave()
         finally:

@@ -13,6 +13,7 @@ not, as with any broken connection.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +27,13 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from outlast.database.transaction import Refusal, RefusedError
-from outlast.errors import CommitUnknownError, OutlastError
+from outlast.errors import CommitUnknownError, OutlastError, UnavailableError
 
 from .connections import Connection
+from .prepared import Prepared, name_of
 from .refusals import translate
+
+logger = logging.getLogger("outlast")
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 
@@ -64,14 +68,18 @@ class LoopRows:
 class LoopTransaction:
     """One open transaction on one connection that nobody else uses."""
 
-    def __init__(self, connection: Connection, is_commit_doubtful: Callable[[], bool]) -> None:
+    def __init__(self, connection: Connection, is_commit_doubtful: Callable[[], bool], prepared: Prepared | None = None) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._is_commit_doubtful = is_commit_doubtful
         self._loop = asyncio.get_running_loop()
+        self._prepared = prepared
+        self._preparing: dict[bytes, LoopRows] = {}
         self._unanswered: deque[LoopRows] = deque()
         self._failure: OutlastError | None = None
         self._is_commit_sent = False
+        self._committed: LoopRows | None = None
+        self._afterwards: list[tuple[str, Mapping[str, Any]]] = []
 
     def run(self, sql: str, parameters: Mapping[str, Any] | None = None, /) -> LoopRows:
         """Queue a statement."""
@@ -79,14 +87,33 @@ class LoopTransaction:
         values = [_dumped(parameters[name]) for name in names] if parameters and names else None
         rows = LoopRows(self._connection)
         try:
-            self._pgconn.send_query_params(text, values)
+            if self._prepared is None or sql not in self._prepared.kept:
+                self._pgconn.send_query_params(text, values)
+            else:
+                self._pgconn.send_query_prepared(self._prepare(text, self._prepared.names), values)
         except psycopg.Error as error:
             raise self._fail(error) from error
         self._unanswered.append(rows)
         return rows
 
+    def _prepare(self, text: bytes, names: set[bytes]) -> bytes:
+        """Return the name of a statement that the session has, or will have by the time at which it is to run it."""
+        name = name_of(text)
+        if name not in names and name not in self._preparing:
+            self._pgconn.send_prepare(name, text)
+            self._preparing[name] = rows = LoopRows(self._connection)
+            self._unanswered.append(rows)
+        return name
+
     def run_many(self, sql: str, parameters: Sequence[Mapping[str, Any]], /) -> int:
         raise NotImplementedError("a transaction on the loop counts nothing before it is fetched: queue the statements one by one")
+
+    def after_commit(self, sql: str, parameters: Mapping[str, Any], /) -> None:
+        """Run a statement in a transaction of its own behind the commit, in the same round trip.
+
+        Its snapshot is later than the commit. Without the commit it is not run, and what becomes of it is not told.
+        """
+        self._afterwards.append((sql, parameters))
 
     def begin(self, begin: str, settings: str) -> None:
         """Queue the beginning."""
@@ -108,12 +135,19 @@ class LoopTransaction:
         if self._failure is not None:
             raise self._failure
         self._is_commit_sent = True
-        committed = self.run("COMMIT")
+        self._committed = self.run("COMMIT")
+        for sql, parameters in self._afterwards:
+            self.run(sql, parameters)
         await self.fetch()
-        if committed.answer is None or committed.answer.command_status != b"COMMIT":  # ROLLBACK, and no error, in an aborted transaction
+        if not self._is_committed:  # ROLLBACK, and no error, in an aborted transaction
             raise RefusedError(Refusal.OTHER, "the transaction was aborted before its commit")
         if self._is_commit_doubtful():
             raise CommitUnknownError("the commit is on this server, but not confirmed by its standby")
+
+    @property
+    def _is_committed(self) -> bool:
+        answer = self._committed.answer if self._committed is not None else None
+        return answer is not None and answer.command_status == b"COMMIT"
 
     async def leave(self) -> None:
         """Leave the connection idle, or close it."""
@@ -165,16 +199,31 @@ class LoopTransaction:
                 continue
             if answer.status == ExecStatus.PIPELINE_SYNC:
                 self._unanswered.clear()
+                self._note_prepared()
                 return True
             if answer.status == ExecStatus.FATAL_ERROR:
-                self._fail(psycopg.errors.error_from_result(answer))
+                error = psycopg.errors.error_from_result(answer)
+                if self._is_committed:
+                    logger.debug("what was to follow a commit failed: %s", error)
+                else:
+                    self._fail(error)
             if self._unanswered:
                 self._unanswered.popleft().answer = answer
         return False
 
+    def _note_prepared(self) -> None:
+        """What was prepared stays so, also when the transaction is undone; what came after an error was not."""
+        for name, rows in self._preparing.items():
+            if self._prepared is not None and rows.answer is not None and rows.answer.status == ExecStatus.COMMAND_OK:
+                self._prepared.names.add(name)
+        self._preparing.clear()
+
     def _fail(self, error: psycopg.Error) -> OutlastError:
         if self._failure is None:
-            self._failure = translate(error, is_commit_sent=self._is_commit_sent)
+            if self._prepared is not None and self._prepared.kept.give_up(error.sqlstate):
+                self._failure = UnavailableError("a prepared statement cannot be used on this session: from now on none is")
+            else:
+                self._failure = translate(error, is_commit_sent=self._is_commit_sent)
         return self._failure
 
 

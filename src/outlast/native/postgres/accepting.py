@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from outlast.database.transaction import Answer, Transaction
-from outlast.native.encoding import batch_to_json
+from outlast.native.encoding import batch_to_json, texts_rows_from_json
 from outlast.native.store import Accepted, LaneName, NewRun
 
-from .parameters import SQL, array
+from .parameters import SQL
 
 
 class Accepting:
@@ -23,18 +23,15 @@ class Accepting:
         return found
 
     def record_runs(self, tx: Transaction, runs: Sequence[NewRun], now: datetime | None = None) -> Answer[list[Accepted]]:
-        ordered = sorted(runs, key=lambda run: (run.kind, run.idempotency_key or ""))  # so that two batches never wait for each other in a circle
-        batch = batch_to_json([_columns(run) for run in ordered])
-        tx.run(SQL["insert_runs"], {"batch": batch, "now": now})
-        known = tx.run(SQL["list_digests"], {"runs": array(run.id for run in runs)})
-        keyed = [run for run in runs if run.idempotency_key is not None]
-        keys = batch_to_json([{"kind": run.kind, "key": run.idempotency_key} for run in keyed])
-        owned = tx.run(SQL["find_keys"], {"batch": keys}) if keyed else None
+        ordered = sorted(runs, key=_place)  # so that two batches never wait for each other in a circle
+        met = tx.run(SQL["insert_runs"], {"batch": batch_to_json(ordered), "count": len(runs), "now": now})
 
         def answer() -> list[Accepted]:
-            digests = dict(known.all())
-            owners = {(kind, key): (run_id, digest) for kind, key, run_id, digest in owned.all()} if owned is not None else {}
-            return [_answer(run, owners, digests) for run in runs]
+            ((found,),) = met.all()
+            if found is None:
+                return [Accepted(run.id, created=True, stored_digest=run.input_digest) for run in runs]
+            owners = {run_id: (owner, digest) for run_id, owner, digest in texts_rows_from_json(found)}
+            return [_answer(run, *owners[run.id]) for run in runs]
 
         return answer
 
@@ -44,25 +41,9 @@ def _find_lanes(tx: Transaction, lanes: Sequence[LaneName]) -> dict[LaneName, in
     return {LaneName(queue, kind, version): number for queue, kind, version, number in rows}
 
 
-def _answer(run: NewRun, owners: dict[tuple[str, str | None], tuple[str, str]], digests: dict[str, str]) -> Accepted:
-    mine = (run.id, digests.get(run.id, run.input_digest))
-    owner, digest = owners.get((run.kind, run.idempotency_key), mine)
+def _place(run: NewRun) -> tuple[str, str]:
+    return (run.kind, run.idempotency_key or "")
+
+
+def _answer(run: NewRun, owner: str, digest: str) -> Accepted:
     return Accepted(owner, owner == run.id, digest)
-
-
-def _columns(run: NewRun) -> dict[str, object]:
-    return {
-        "id": run.id,
-        "lane": run.lane,
-        "kind": run.kind,
-        "version": run.version,
-        "priority": run.priority,
-        "due_at": run.due_at,
-        "deadline_at": run.deadline_at,
-        "seed": run.seed,
-        "input": run.input,
-        "digest": run.input_digest,
-        "key": run.idempotency_key,
-        "tags": run.tags,
-        "headers": run.headers,
-    }

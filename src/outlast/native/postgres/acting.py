@@ -1,11 +1,12 @@
-"""Acting: cancel and retry of one run, decided under its row's lock."""
+"""Acting: cancel, retry and resume of one run, decided under its row's lock."""
 
 from datetime import datetime
 
 from outlast.database.transaction import Transaction
 from outlast.ids import is_run_id
+from outlast.native.history import RecordKind
 from outlast.native.store import Hold
-from outlast.native.upkeep import NewAction
+from outlast.native.upkeep import NewAction, Resumed
 from outlast.run import CancelOutcome, RunStatus
 
 from .actions import record_action
@@ -49,3 +50,21 @@ class Acting:
             tx.run(SQL["revive_run"], {"run": run_id, "now": now})
             record_action(tx, NewAction("retry", actor, reason, run_id), now)
         return found, lane
+
+    def resume_run(self, tx: Transaction, run_id: str, result: str, actor: str, reason: str, now: datetime | None = None) -> Resumed | None:
+        row = tx.run(SQL["lock_run"], {"run": run_id}).first() if is_run_id(run_id) else None
+        if row is None:
+            return None
+        status, _, lane, *_, path, name, number = row
+        place = {"run": run_id, "path": path, "name": name, "number": number}
+        failed = tx.run(SQL["find_failed_record"], place).first() if status == RunStatus.FAILED and name is not None else None
+        if failed is None:
+            return Resumed(RunStatus(status), lane, 0)
+        seq, kind, digest, attempts, started_at, generation = failed
+        key = step_key(path, name, number)
+        retire_records(tx, [(run_id, None, key)])
+        given = {"seq": seq, "kind": kind, "digest": digest, "attempts": attempts, "started_at": started_at, "result": result, "now": now}
+        tx.run(SQL["insert_resumed"], place | given)
+        tx.run(SQL["revive_run"], {"run": run_id, "now": now})
+        record_action(tx, NewAction("resume", actor, reason, run_id), now)
+        return Resumed(RunStatus.FAILED, lane, generation, key, RecordKind(kind))

@@ -95,5 +95,5 @@ def failed_attempt_from_row(row: tuple[Any, ...]) -> FailedAttempt:
 
 
 def wait_from_row(row: tuple[Any, ...]) -> Wait:
-    path, name, number, kind, due_at = row
-    return Wait(step_key(path, name, number), RecordKind(kind), due_at)
+    path, name, number, kind, due_at, topic, after = row
+    return Wait(step_key(path, name, number), RecordKind(kind), due_at, topic, after)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from outlast.database.transaction import Ask, Dialect
 from outlast.native.encoding import batch_to_json
+from outlast.native.history import ASKING
 from outlast.native.store import Hold, StepCheckpoint
 
 from .committing import place_columns, step_columns
@@ -26,6 +27,8 @@ class Keeping:
 
     def keep(self, checkpoint: StepCheckpoint) -> Sequence[Ask]:
         kept = [Ask(SQL["insert_records"], {"batch": batch_to_json([step_columns(checkpoint)])})]
+        if checkpoint.was_open and checkpoint.record.kind in ASKING:
+            kept.append(Ask(SQL["delete_heard"], {"batch": batch_to_json([place_columns(checkpoint)])}))
         if checkpoint.was_open:
             kept.append(Ask(SQL["close_calls"], {"batch": batch_to_json([place_columns(checkpoint)])}))
         return kept

@@ -9,6 +9,13 @@ from outlast.step_key import StepKey, parse_path
 
 SQL = load_statements("outlast.native.postgres")
 
+PREPARED = frozenset(SQL[name] for name in ("fence", "set_idle", "insert_runs", "insert_records", "insert_failures"))
+"""What is prepared: the frequent statements whose plan is the same however large the tables are, and were when it was made.
+
+A plan that is kept is made anew only when its tables are analysed. The others would do harm: made on a table of a few rows,
+the plan of a claim or of an end walks a whole index for each row, and still does when there are a million.
+"""
+
 
 def array(values: Iterable[object]) -> str:
     """Return numbers or UUIDs as the text of a PostgreSQL array; neither needs quotes."""

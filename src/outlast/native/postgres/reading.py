@@ -10,13 +10,15 @@ from outlast.inspector import BoundedCount
 from outlast.limits import LANE_COUNT_MAX
 from outlast.native.encoding import failure_from_json, headers_from_json, texts_from_json
 from outlast.native.lanes import Served, bounded, why_unserved
+from outlast.native.mailbox import Question
 from outlast.native.store import RunFilter
-from outlast.native.view import Activity, explained, open_views, record_view
+from outlast.native.view import Activity, explained, open_views, record_view, waiting_by_name
 from outlast.native.why import Circumstances
 from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey
 
 from .contexts import failed_attempt_from_row, read_parts, record_from_row, wait_from_row
+from .mailbox import list_questions
 from .parameters import SQL, array, step_key
 from .serving import list_served
 
@@ -44,6 +46,11 @@ class Reading:
         asked = {"before": before, "status": filter.status, "kind": filter.kind, "queue": filter.queue, "limit": limit}
         return _explained(tx, _rows(tx, [run_id for (run_id,) in tx.run(SQL["list_run_ids"], asked).all()], now), now)
 
+    def list_dead_letters(self, tx: Transaction, limit: int, before: tuple[datetime, str] | None, now: datetime | None = None) -> list[RunView]:
+        at, last = (None, None) if before is None else before
+        ids = [run_id for (run_id,) in tx.run(SQL["list_attention_ids"], {"at": at, "before": last, "limit": limit}).all()]
+        return _explained(tx, _rows(tx, ids, now), now)
+
     def list_steps(self, tx: Transaction, run_id: str) -> list[StepView]:
         if not is_run_id(run_id):
             return []
@@ -69,14 +76,16 @@ def _explained(tx: Transaction, rows: Sequence[Row], now: datetime | None, ahead
     going = [row[0] for row in rows if row[12] is None]
     opened = _opened(tx, _recorded(tx, going)) if going else {}
     served = list_served(tx, now) if going else frozenset()
-    return [explained(_view(row), opened.get(row[0], []), _circumstances(row, served, ahead)) for row in rows]
+    questions = list_questions(tx, waiting_by_name(opened))
+    return [explained(_view(row), opened.get(row[0], []), _circumstances(row, served, ahead, questions)) for row in rows]
 
 
-def _circumstances(row: Row, served: Collection[Served], ahead: BoundedCount | None) -> Circumstances:
+def _circumstances(row: Row, served: Collection[Served], ahead: BoundedCount | None, questions: Sequence[Question]) -> Circumstances:
     _, kind, version, queue, *_ = row
     is_paused, _lane, losses, is_holder_alive, is_holder_late, is_due = row[25:]
     unserved = why_unserved(queue, kind, version, served)
-    return Circumstances(bool(is_paused), bool(is_due), losses, bool(is_holder_alive), bool(is_holder_late), unserved, ahead)
+    asked = tuple(one for one in questions if one.run_id == row[0])
+    return Circumstances(bool(is_paused), bool(is_due), losses, bool(is_holder_alive), bool(is_holder_late), unserved, ahead, asked)
 
 
 def _recorded(tx: Transaction, run_ids: Sequence[str]) -> dict[str, set[StepKey]]:

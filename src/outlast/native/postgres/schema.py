@@ -10,7 +10,7 @@ from outlast.limits import ENQUEUE_TIMEOUT
 
 from .parameters import SQL
 
-CODE_VERSION = 2
+CODE_VERSION = 4
 """The last migration that this code knows; what a schema names as its `oldest_code`."""
 _SCHEMA_LOCK = 0x6F75746C61737402
 """An advisory lock key: `outlast` in letters, and a number. Workers' own keys are smaller."""

@@ -1,4 +1,4 @@
-"""Transition: the one way in which a run's status changes after its claim, whoever asks for it.
+"""Transition: the one way in which a run's status changes after its claim, whoever asks for it; wakes by time and by name apart.
 
 The caller says which status and token it saw; what does not fit is not changed, and is absent from the answer.
 """
@@ -17,10 +17,17 @@ from outlast.step_key import StepKey
 
 from .parameters import SQL, key_columns
 
+_WITHOUT_SUCCESS = frozenset({RunStatus.FAILED, RunStatus.CANCELED, RunStatus.DEAD})
+
 
 def change_runs(tx: Transaction, changes: Sequence[dict[str, Any]], now: datetime | None) -> Rows:
     """Change runs, and return id, token and lane of each that was changed."""
-    return tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
+    rows = tx.run(SQL["change_runs"], {"batch": batch_to_json(changes), "warnings": WARNINGS_MAX, "now": now})
+    if ended := [
+        {name: change[name] for name in ("id", "token", "status")} for change in changes if change["status"] in _WITHOUT_SUCCESS or change.get("may_have_asked")
+    ]:
+        tx.run(SQL["withdraw_questions"], {"batch": batch_to_json(ended), "now": now})
+    return rows
 
 
 def retire_records(tx: Transaction, records: Sequence[tuple[str, int | None, StepKey]]) -> None:
@@ -40,12 +47,16 @@ def checkpoint_columns(checkpoint: RunCheckpoint) -> dict[str, Any]:
         "attempts": checkpoint.attempts,
         "passes_cancel": checkpoint.passes_cancel,
     }
+    if checkpoint.may_have_asked:
+        columns["may_have_asked"] = True
     if checkpoint.due_at is not None:
         columns["due_at"] = checkpoint.due_at
     if checkpoint.status.is_terminal and checkpoint.idempotency_key is not None:
         columns["key"] = checkpoint.idempotency_key
     if checkpoint.waits:
-        columns["waits"] = [key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at} for wait in checkpoint.waits]
+        columns["waits"] = [
+            key_columns(wait.key) | {"kind": wait.kind, "due_at": wait.due_at, "topic": wait.topic, "after": wait.after} for wait in checkpoint.waits
+        ]
     return columns | _body_columns(checkpoint)
 
 

@@ -13,17 +13,18 @@ import logging
 import os
 import select
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 import psycopg
 
 from outlast.clock import SystemClock
-from outlast.database.postgres import Connection, PostgresDatabase
+from outlast.database.postgres import Connection, LoopTransaction, PostgresDatabase
+from outlast.database.transaction import Transaction
 from outlast.errors import OutlastError
 from outlast.ids import jitter, process_nonce
 
-from .parameters import SQL
+from .parameters import SQL, array
 
 OnWake = Callable[[frozenset[int], frozenset[int]], None]
 
@@ -66,11 +67,16 @@ class PostgresWakes:
         """Nothing to do: a notification comes by itself."""
 
     def send(self, lanes: Sequence[int] = (), workers: Sequence[int] = ()) -> None:
-        payload = f"{','.join(map(str, lanes))};{','.join(map(str, workers))}"
         try:
-            self._notify(_CHANNEL, payload if len(payload) <= _PAYLOAD_CHARACTERS_MAX else ";")
+            self._notify(_CHANNEL, _payload(lanes, workers))
         except OutlastError as error:
             _log.debug("a wake-up was not sent: %s", error)
+
+    def send_after(self, tx: Transaction, lanes: Collection[int]) -> bool:
+        if not isinstance(tx, LoopTransaction):
+            return False
+        tx.after_commit(SQL["wake_idle"], {"lanes": array(lanes), "channel": _CHANNEL, "payload": _payload(lanes)})
+        return True
 
     def close(self) -> None:
         self._is_closed.set()
@@ -179,6 +185,11 @@ class _Listener:
             self._wakes.say_hearing()
         else:
             self._wakes.tell(*_parsed(payload))
+
+
+def _payload(lanes: Collection[int] = (), workers: Collection[int] = ()) -> str:
+    payload = f"{','.join(map(str, lanes))};{','.join(map(str, workers))}"
+    return payload if len(payload) <= _PAYLOAD_CHARACTERS_MAX else ";"
 
 
 def _parsed(payload: str) -> tuple[frozenset[int], frozenset[int]]:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from outlast.database.transaction import Transaction
+from outlast.ids import is_run_id
 from outlast.limits import PAGE_MAX
 from outlast.native.encoding import batch_to_json
 from outlast.native.store import Hold, NewWorker, Orphan, Recovery, WorkerRow
@@ -66,6 +67,13 @@ class Workers:
         canceled = {run_id for run_id, is_canceled in counted.all() if is_canceled}
         changes = [_change(each, each.hold.run_id in canceled, keys.get(each.hold.run_id)) for each in ordered]
         return {lane for run_id, _, lane in change_runs(tx, changes, now).all() if run_id not in dead}
+
+    def find_death(self, tx: Transaction, worker_id: int) -> datetime | None:
+        row = tx.run(SQL["find_death"], {"worker": worker_id}).first()
+        return None if row is None else row[0]
+
+    def is_claimed(self, tx: Transaction, hold: Hold) -> bool:
+        return is_run_id(hold.run_id) and tx.run(SQL["find_claim"], {"run": hold.run_id, "token": hold.token}).first() is not None
 
     def try_watch(self, tx: Transaction) -> bool:
         return bool(tx.run(SQL["try_watch"], {"key": _WATCH_LOCK}).all()[0][0])

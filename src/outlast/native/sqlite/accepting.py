@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.database.sqlite.instant import to_number_or_none
 from outlast.database.transaction import Answer, Transaction
 from outlast.native.encoding import batch_to_json
 from outlast.native.store import Accepted, LaneName, NewRun
 
-from .instant import to_number_or_none
 from .tables import Tables
 
 

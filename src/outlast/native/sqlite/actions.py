@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
+from outlast.database.sqlite.instant import from_number
 from outlast.database.transaction import Transaction
 from outlast.inspector import ActionView
 from outlast.native.upkeep import NewAction
 
-from .instant import from_number
 from .tables import Tables
 
 

@@ -4,6 +4,8 @@ import os
 
 from outlast.clock import Clock
 from outlast.database.sqlite import Journal, SqliteDatabase
+from outlast.decisions.sqlite import SqliteDecisionStore
+from outlast.ledger.sqlite import SqliteLedgerStore
 from outlast.native.backend import Backend
 
 from .examiner import SqliteExaminer
@@ -21,6 +23,8 @@ def sqlite_backend(path: str | os.PathLike[str], *, journal: Journal = "auto", c
         database=database,
         schema=SqliteSchema(database),
         store=SqliteStore(clock),
+        ledger=SqliteLedgerStore(clock),
+        decisions=SqliteDecisionStore(clock),
         keeping=Keeping(),
         liveness=SqliteLiveness(database.path),
         wakes=SqliteWakes(database.path),

@@ -5,6 +5,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none
 from outlast.database.transaction import Answer, Transaction
 from outlast.errors import LeaseLostError
 from outlast.limits import SUSPECT_AFTER_LOSSES
@@ -12,7 +13,6 @@ from outlast.native.encoding import batch_to_json
 from outlast.native.store import Candidate, ClaimedRun, Look
 from outlast.run import RunStatus
 
-from .instant import from_number, from_number_or_none
 from .tables import Tables
 
 
@@ -27,8 +27,9 @@ class Claiming(Tables):
     def look(self, tx: Transaction, lanes: Sequence[int], now: datetime | None = None) -> Look:
         at = self._now(now)
         row = tx.run(self._sql["look"], {"lanes": batch_to_json(lanes), "now": at}).first()
-        has_pending, next_due_at, has_overdue = row or (0, None, 0)
-        return Look(bool(has_pending), next_due_at is not None and next_due_at <= at, from_number_or_none(next_due_at), from_number(at), bool(has_overdue))
+        has_pending, next_due_at, has_overdue, has_undelivered = row or (0, None, 0, 0)
+        has_due = next_due_at is not None and next_due_at <= at
+        return Look(bool(has_pending), has_due, from_number_or_none(next_due_at), from_number(at), bool(has_overdue), bool(has_undelivered))
 
     def probe_lanes(self, tx: Transaction, lanes: Sequence[int], limit: int, *, with_suspects: bool, now: datetime | None = None) -> Answer[list[Candidate]]:
         asked = self._asked(limit, with_suspects, now)

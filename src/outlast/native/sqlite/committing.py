@@ -10,15 +10,18 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, TypeVar
 
+from outlast.database.sqlite.instant import to_number, to_number_or_none
 from outlast.database.transaction import Answer, Transaction
 from outlast.limits import WARNINGS_MAX
 from outlast.native.encoding import batch_to_json, failure_to_json
-from outlast.native.history import RecordKind
+from outlast.native.history import ASKING, WAITING_BY_NAME, RecordKind, Wait
+from outlast.native.mailbox import NewSignal
 from outlast.native.store import ActivityRow, Checkpoint, FailureCheckpoint, Hold, RunCheckpoint, StepCheckpoint
+from outlast.run import RunStatus
 from outlast.step_key import StepKey
 
 from .ending import End, Ending
-from .instant import to_number, to_number_or_none
+from .mailbox import signal_row
 
 C = TypeVar("C", StepCheckpoint, FailureCheckpoint)
 
@@ -31,18 +34,24 @@ class Committing(Ending):
         failures = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, FailureCheckpoint)]
         changes = [checkpoint for checkpoint in checkpoints if isinstance(checkpoint, RunCheckpoint)]
         refused: list[Checkpoint] = []
-        refused += self._record_steps(tx, steps)
+        refused += self._record_steps(tx, steps, self._now(now))
         refused += self._record_failures(tx, failures)
         refused += self._let_go(tx, changes, self._now(now))
         return lambda: refused
 
-    def _record_steps(self, tx: Transaction, steps: Sequence[StepCheckpoint]) -> list[StepCheckpoint]:
+    def _record_steps(self, tx: Transaction, steps: Sequence[StepCheckpoint], now: int) -> list[StepCheckpoint]:
         if not steps:
             return []
         kept = tx.run(self._sql["insert_records"], {"batch": batch_to_json([step_row(step) for step in steps])}).count
         refused = [] if kept == len(steps) else self._stale(tx, steps)
         ended = [step for step in steps if step not in refused] if refused else steps
-        if waits := [key_row(step, step.record.key) for step in ended if step.record.kind in (RecordKind.SLEEP, RecordKind.TIMEOUT)]:
+        if answered := [key_row(step, step.record.key) for step in ended if step.was_open and step.record.kind in ASKING]:
+            tx.run(self._sql["delete_heard"], {"batch": batch_to_json(answered)})
+        if heard := [key_row(step, step.record.key) | {"topic": step.heard[0], "heard": step.heard[1]} for step in ended if step.heard is not None]:
+            tx.run(self._sql["move_cursors"], {"batch": batch_to_json(heard)})
+        if sent := [_sent_row(step, step.sent) for step in ended if step.sent is not None]:
+            tx.run(self._sql["send_signals"], {"batch": batch_to_json(sent), "now": now})
+        if waits := [key_row(step, step.record.key) for step in ended if _may_wait(step)]:
             tx.run(self._sql["delete_ended_waits"], {"batch": batch_to_json(waits)})
         if (row := tx.run(self._sql["has_activity"]).first()) is not None and row[0]:
             tx.run(self._sql["delete_ended_activity"], {"batch": batch_to_json([key_row(step, step.record.key) for step in ended])})
@@ -75,13 +84,20 @@ class Committing(Ending):
             return set()
         rows = tx.run(self._sql["release_runs"], {"batch": batch_to_json([_release_row(change) for change in changes]), "now": now}).all()
         released = {Hold(*row) for row in rows}
-        waits = [_wait_row(change, wait.key, wait.kind, wait.due_at) for change in changes if change.hold in released for wait in change.waits]
-        if waits:
-            tx.run(self._sql["insert_waits"], {"batch": batch_to_json(waits)})
+        self._register_waits(tx, [change for change in changes if change.status is RunStatus.WAITING and change.hold in released], now)
         for change in changes:
             if change.hold in released and (change.error is not None or change.verdict is not None):
                 tx.run(self._sql["note_run"], {"run": change.hold.run_id, "error": failure_to_json(change.error), "verdict": change.verdict})
         return released
+
+    def _register_waits(self, tx: Transaction, parked: Sequence[RunCheckpoint], now: int) -> None:
+        """Keep what parked runs wait for, and let those go on at once for whom a signal is there already."""
+        if timed := [change.hold.run_id for change in parked if not change.waits]:
+            tx.run(self._sql["delete_named_waits"], {"run_ids": batch_to_json(timed)})
+        if waits := [_wait_row(change, wait) for change in parked for wait in change.waits]:
+            tx.run(self._sql["insert_waits"], {"batch": batch_to_json(waits)})
+        if named := [_named_row(change) for change in parked if any(wait.topic is not None for wait in change.waits)]:
+            tx.run(self._sql["wake_parked"], {"batch": batch_to_json(named), "now": now})
 
     def find_kept(self, tx: Transaction, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
         steps = batch_to_json([key_row(one, one.record.key) for one in checkpoints if isinstance(one, StepCheckpoint)])
@@ -91,6 +107,10 @@ class Committing(Ending):
         changes = [{"run": one.hold.run_id, "token": one.hold.token, "status": one.status} for one in checkpoints if isinstance(one, RunCheckpoint)]
         left = {Hold(*row) for row in tx.run(self._sql["find_changes"], {"batch": batch_to_json(changes)}).all()}
         return [one for one in checkpoints if _is_kept(one, kept, left)]
+
+    def delete_failures(self, tx: Transaction, hold: Hold, generation: int, key: StepKey) -> int:
+        named = {"run": hold.run_id, "token": hold.token, "generation": generation, "path": key.path_text, "name": key.name, "number": key.number}
+        return tx.run(self._sql["forget_failures"], named).count
 
     def record_activity(self, tx: Transaction, rows: Sequence[ActivityRow]) -> None:
         if not rows:
@@ -176,8 +196,23 @@ def _release_row(change: RunCheckpoint) -> dict[str, Any]:
     }
 
 
-def _wait_row(change: RunCheckpoint, key: StepKey, kind: RecordKind, due_at: datetime) -> dict[str, Any]:
-    return {**key_row(change, key), "kind": kind, "due_at": to_number(due_at)}
+def _may_wait(step: StepCheckpoint) -> bool:
+    """Tell whether a wait of the call may be in the database."""
+    kind = step.record.kind
+    return kind in (RecordKind.SLEEP, RecordKind.TIMEOUT) or (step.was_open and kind in WAITING_BY_NAME)
+
+
+def _wait_row(change: RunCheckpoint, wait: Wait) -> dict[str, Any]:
+    return {**key_row(change, wait.key), "kind": wait.kind, "due_at": to_number_or_none(wait.due_at), "topic": wait.topic, "after": wait.after}
+
+
+def _named_row(change: RunCheckpoint) -> dict[str, Any]:
+    waits = [{"topic": wait.topic, "after": wait.after} for wait in change.waits if wait.topic is not None]
+    return {"run": change.hold.run_id, "token": change.hold.token, "waits": waits}
+
+
+def _sent_row(step: StepCheckpoint, signal: NewSignal) -> dict[str, Any]:
+    return {**signal_row(signal), **key_row(step, step.record.key), "recipient": signal.run}
 
 
 def _end_of(change: RunCheckpoint) -> End:
@@ -192,4 +227,5 @@ def _end_of(change: RunCheckpoint) -> End:
         failed_key=change.failed_key,
         verdict=change.verdict,
         passes_cancel=change.passes_cancel,
+        may_have_asked=change.may_have_asked,
     )

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none
 from outlast.database.transaction import Transaction
 from outlast.native.encoding import batch_to_json, failure_from_json
 from outlast.native.history import FailedAttempt, History, LastProgress, Outcome, Record, RecordKind, Wait
 from outlast.native.store import ClaimContext, Hold
 from outlast.step_key import StepKey, parse_path
 
-from .instant import from_number, from_number_or_none
 from .tables import Tables
 
 
@@ -89,5 +89,5 @@ def failed_attempt_from_row(row: tuple[Any, ...]) -> FailedAttempt:
 
 
 def wait_from_row(row: tuple[Any, ...]) -> Wait:
-    path, name, number, kind, due_at = row
-    return Wait(StepKey(parse_path(path), name, number), RecordKind(kind), from_number(due_at))
+    path, name, number, kind, due_at, topic, after = row
+    return Wait(StepKey(parse_path(path), name, number), RecordKind(kind), from_number_or_none(due_at), topic, after)

@@ -32,6 +32,8 @@ class End:
     passes_cancel: bool = True
     is_over: bool = False
     """Found `failed` or `dead`: an operator discards it, and what it failed with stays."""
+    may_have_asked: bool = False
+    """A question of it may be open although it succeeded: its body gave it up."""
 
 
 class Ending(Tables):
@@ -50,6 +52,10 @@ class Ending(Tables):
             run_ids = {"run_ids": batch_to_json(sorted(hold.run_id for hold in ended))}
             tx.run(self._sql["delete_waits"], run_ids)
             tx.run(self._sql["delete_activity"], run_ids)
+        if asking := sorted(end.hold.run_id for end in ends if (end.may_have_asked or end.status is not RunStatus.SUCCEEDED) and end.hold in ended):
+            run_ids = {"run_ids": batch_to_json(asking)}
+            tx.run(self._sql["withdraw_decisions"], {**run_ids, "now": now})
+            tx.run(self._sql["delete_signals"], run_ids)
         return ended
 
     def _keep_ends(self, tx: Transaction, ends: Sequence[End]) -> None:

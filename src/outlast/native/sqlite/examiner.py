@@ -10,6 +10,7 @@ from typing import Any
 from outlast.clock import Clock, SystemClock
 from outlast.database.sqlite import SqliteDatabase
 from outlast.database.sqlite.connection import has_safe_wal
+from outlast.database.sqlite.instant import from_number, to_number
 from outlast.database.statements import load_statements
 from outlast.errors import UnavailableError
 from outlast.finding import not_applicable
@@ -19,7 +20,6 @@ from outlast.native.doctor.examiner import TaskVersions
 from outlast.native.doctor.installed import installed_version, python_version
 
 from .disk import log_bytes, read_files
-from .instant import from_number, to_number
 from .schema import CODE_VERSION
 from .store import SqliteStore
 

@@ -5,19 +5,21 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none, to_number
 from outlast.database.transaction import Transaction
 from outlast.inspector import BoundedCount
 from outlast.limits import LANE_COUNT_MAX
 from outlast.native.encoding import batch_to_json, failure_from_json, headers_from_json, texts_from_json
 from outlast.native.lanes import Served, bounded, why_unserved
+from outlast.native.mailbox import Question
 from outlast.native.store import RunFilter
-from outlast.native.view import Activity, explained, open_views, record_view
+from outlast.native.view import Activity, explained, open_views, record_view, waiting_by_name
 from outlast.native.why import Circumstances
 from outlast.run import RunStatus, RunView, StepView
 from outlast.step_key import StepKey, parse_path
 
 from .contexts import failed_attempt_from_row, record_from_row, wait_from_row
-from .instant import from_number, from_number_or_none
+from .mailbox import Mailbox
 from .serving import Serving
 
 Row = tuple[Any, ...]
@@ -28,8 +30,10 @@ _LISTED_BY = {
     RunStatus.DEAD: "list_dead_letter_ids",
 }
 
+_AFTER_ALL = (1 << 63) - 1
 
-class Reading(Serving):
+
+class Reading(Mailbox, Serving):
     """The part of the store that answers."""
 
     def find_run(self, tx: Transaction, run_id: str, now: datetime | None = None, *, explains: bool = True) -> RunView | None:
@@ -52,6 +56,12 @@ class Reading(Serving):
         asked = {"before": before, "status": filter.status, "kind": filter.kind, "queue": filter.queue, "limit": limit}
         at = self._now(now)
         return self._explained(tx, self._rows(tx, [run_id for (run_id,) in tx.run(self._sql[statement], asked).all()], at), at)
+
+    def list_dead_letters(self, tx: Transaction, limit: int, before: tuple[datetime, str] | None, now: datetime | None = None) -> list[RunView]:
+        at, last = (_AFTER_ALL, "") if before is None else (to_number(before[0]), before[1])
+        ids = [run_id for (run_id,) in tx.run(self._sql["list_attention_ids"], {"at": at, "before": last, "limit": limit}).all()]
+        now_number = self._now(now)
+        return self._explained(tx, self._rows(tx, ids, now_number), now_number)
 
     def list_steps(self, tx: Transaction, run_id: str) -> list[StepView]:
         generation = tx.run(self._sql["find_generation"], {"run": run_id}).first()
@@ -78,7 +88,8 @@ class Reading(Serving):
         going = [{"run": row[0], "generation": row[5]} for row in rows if row[12] is None]
         opened = self._opened(tx, batch_to_json(going), self._recorded(tx, batch_to_json(going))) if going else {}
         served = self._served(tx, now) if going else frozenset()
-        return [explained(_view(row), opened.get(row[0], []), _circumstances(row, served, ahead)) for row in rows]
+        questions = self.list_questions(tx, waiting_by_name(opened))
+        return [explained(_view(row), opened.get(row[0], []), _circumstances(row, served, ahead, questions)) for row in rows]
 
     def _recorded(self, tx: Transaction, runs: str) -> dict[str, set[StepKey]]:
         """Return which of the keys that failed before, and are not retired, have a record: those are over."""
@@ -108,11 +119,12 @@ def _activity(row: tuple[Any, ...]) -> Activity:
     return Activity(StepKey(parse_path(path), name, number), attempt, from_number(started_at), done, total, note)
 
 
-def _circumstances(row: Row, served: Collection[Served], ahead: BoundedCount | None) -> Circumstances:
+def _circumstances(row: Row, served: Collection[Served], ahead: BoundedCount | None, questions: Sequence[Question]) -> Circumstances:
     _, kind, version, queue, *_ = row
     is_paused, _lane, losses, is_holder_alive, is_holder_late, is_due = row[25:]
     unserved = why_unserved(queue, kind, version, served)
-    return Circumstances(bool(is_paused), bool(is_due), losses, bool(is_holder_alive), bool(is_holder_late), unserved, ahead)
+    asked = tuple(one for one in questions if one.run_id == row[0])
+    return Circumstances(bool(is_paused), bool(is_due), losses, bool(is_holder_alive), bool(is_holder_late), unserved, ahead, asked)
 
 
 def _view(row: Row) -> RunView:

@@ -6,7 +6,7 @@ from outlast.database.statements import load_statements
 from outlast.errors import SchemaError, UsageError
 
 _PACKAGE = "outlast.native.sqlite"
-CODE_VERSION = 2
+CODE_VERSION = 4
 """The schema version that this code was written for: the number of the last migration that it needs."""
 
 

@@ -1,10 +1,10 @@
 """Serving: which lanes workers claim from that live, or did a minute ago. The listing of lanes and the reading of runs ask it."""
 
+from outlast.database.sqlite.instant import span_to_number
 from outlast.database.transaction import Transaction
 from outlast.limits import STRANDED_AFTER
 from outlast.native.lanes import Served
 
-from .instant import span_to_number
 from .tables import Tables
 
 

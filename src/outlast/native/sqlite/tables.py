@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from outlast.clock import Clock, SystemClock
+from outlast.database.sqlite.instant import to_number
 from outlast.database.statements import load_statements
 from outlast.database.transaction import Transaction
-
-from .instant import to_number
 
 RowsOfRuns = dict[str, list[tuple[Any, ...]]]
 """By the id of their run, which is left out of them."""

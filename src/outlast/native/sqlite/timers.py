@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from outlast.database.sqlite.instant import from_number
 from outlast.database.transaction import Transaction
 from outlast.failure import Failure
 from outlast.native.encoding import batch_to_json
@@ -10,7 +11,6 @@ from outlast.native.store import Flagged, Hold
 from outlast.run import RunStatus
 
 from .ending import End, Ending
-from .instant import from_number
 
 
 class Timers(Ending):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none, span_to_number
 from outlast.database.transaction import Transaction
 from outlast.ids import first_run_id_at
 from outlast.limits import LANE_COUNT_MAX, LANE_SAMPLE_MAX, PRUNE_RECORDS_MAX
@@ -14,10 +15,23 @@ from outlast.run import RunStatus
 
 from .actions import Actions
 from .ending import End, Ending
-from .instant import from_number, from_number_or_none, span_to_number
 from .serving import Serving
 
 _DEAD_LETTERS = frozenset({RunStatus.FAILED, RunStatus.DEAD})
+_DELETES = (
+    "delete_bodies",
+    "delete_records",
+    "delete_failures",
+    "delete_activity",
+    "delete_waits",
+    "delete_cursors",
+    "delete_signals",
+    "delete_decisions",
+    "delete_own_attempts",
+    "delete_own_operations",
+    "delete_runs",
+)
+"""What hangs on a run, and the run last."""
 
 
 class Upkeep(Ending, Actions, Serving):
@@ -75,7 +89,7 @@ class Upkeep(Ending, Actions, Serving):
         asked = {"run_ids": batch_to_json(run_ids), "cutoff": self._cutoff(older_than, now), "dead_letters": dead_letters}
         gone = [run_id for (run_id,) in tx.run(self._sql["find_prunable"], asked).all()]
         if gone:
-            for statement in ("delete_bodies", "delete_records", "delete_failures", "delete_activity", "delete_waits", "delete_runs"):
+            for statement in _DELETES:
                 tx.run(self._sql[statement], {"run_ids": batch_to_json(gone)})
         return len(gone)
 

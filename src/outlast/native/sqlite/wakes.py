@@ -6,11 +6,12 @@ can be seen. Every change is therefore reported twice, the second time when its 
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from weakref import WeakSet
 
 from outlast.clock import SystemClock
+from outlast.database.transaction import Transaction
 from outlast.limits import FILE_POLL_BUSY, FILE_POLL_IDLE
 
 Callback = Callable[[frozenset[int], frozenset[int]], None]
@@ -51,6 +52,10 @@ class SqliteWakes:
             others = [other for other in _listening if other is not self and other._files == self._files]
         for other in others:
             other._nudge.set()
+
+    def send_after(self, tx: Transaction, lanes: Collection[int]) -> bool:
+        """Never: there is nothing to send but to the engines of this process, after the commit."""
+        return False
 
     @property
     def is_deaf(self) -> bool:

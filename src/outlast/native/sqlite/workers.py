@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from outlast.database.sqlite.instant import from_number, from_number_or_none, span_from_number, span_to_number
 from outlast.database.transaction import Transaction
 from outlast.limits import PAGE_MAX
 from outlast.native.encoding import batch_to_json
 from outlast.native.store import Hold, NewWorker, Orphan, Recovery, WorkerRow
+from outlast.run import RunStatus
 
 from .ending import End, Ending
-from .instant import from_number, from_number_or_none, span_from_number, span_to_number
 
 
 class Workers(Ending):
@@ -56,7 +57,17 @@ class Workers(Ending):
         going = [_recovery_row(recovery, at) for recovery in recoveries if not recovery.status.is_terminal]
         if not going:
             return set()
-        return {lane for (lane,) in tx.run(self._sql["recover_runs"], {"batch": batch_to_json(going), "now": at}).all()}
+        lanes = {lane for (lane,) in tx.run(self._sql["recover_runs"], {"batch": batch_to_json(going), "now": at}).all()}
+        if delayed := [recovery.hold.run_id for recovery in recoveries if recovery.status is RunStatus.WAITING]:
+            tx.run(self._sql["delete_named_waits"], {"run_ids": batch_to_json(delayed)})
+        return lanes
+
+    def find_death(self, tx: Transaction, worker_id: int) -> datetime | None:
+        row = tx.run(self._sql["find_death"], {"worker": worker_id}).first()
+        return None if row is None else from_number_or_none(row[0])
+
+    def is_claimed(self, tx: Transaction, hold: Hold) -> bool:
+        return tx.run(self._sql["find_claim"], {"run": hold.run_id, "token": hold.token}).first() is not None
 
     def try_watch(self, tx: Transaction) -> bool:
         """Every writing transaction on SQLite is the only one there is."""

@@ -2,13 +2,19 @@
 `SkippingEngine` on one new database and one clock at each call of a test, and `capabilities`, from which skips follow."""
 
 from .accepting import AcceptingSuite, DeadlinesSuite, KeysSuite
+from .asking import AskingSuite, SharedKeysSuite
 from .attempts import AttemptsSuite, ServicesSuite
 from .canceling import CancelingSuite
+from .conditions import ConditionsSuite, FailingChecksSuite, FirstSuite, QuestionsSuite
+from .deciding import DecidingSuite
+from .effects import EffectsSuite, ReconcilingSuite
+from .named_waits import SignalsSuite
 from .operating import OperatingSuite
 from .plain_bodies import PlainBodiesSuite
 from .plain_endings import PlainEndingsSuite
 from .plain_time import PlainTimeSuite
 from .results import ResultsSuite
+from .signal_races import SignalRacesSuite
 from .sleeping import SleepingSuite
 from .steps import RetriesSuite, StepsSuite
 from .stopping import StoppingSuite
@@ -23,9 +29,19 @@ class EngineSuite(
     DeadlinesSuite,
     StepsSuite,
     RetriesSuite,
+    EffectsSuite,
+    ReconcilingSuite,
+    AskingSuite,
+    SharedKeysSuite,
     AttemptsSuite,
     ServicesSuite,
     SleepingSuite,
+    SignalsSuite,
+    ConditionsSuite,
+    FailingChecksSuite,
+    FirstSuite,
+    QuestionsSuite,
+    SignalRacesSuite,
     PlainBodiesSuite,
     PlainTimeSuite,
     PlainEndingsSuite,
@@ -36,6 +52,7 @@ class EngineSuite(
     TakingOverSuite,
     ResultsSuite,
     OperatingSuite,
+    DecidingSuite,
     UpkeepSuite,
 ):
     """Subclass it in a test module, beside the two fixtures."""

@@ -7,6 +7,7 @@ from typing import TypedDict
 import pytest
 
 from outlast.context import Context
+from outlast.effect import Attempt, effect
 from outlast.engine import Capabilities
 from outlast.errors import IdempotencyConflictError, ResultPrunedError, RunCanceledError, RunNotFoundError, UsageError
 from outlast.ids import run_id
@@ -132,6 +133,34 @@ class UpkeepSuite(StageSuite):
         assert (await worker.operator.prune("30d", keys_older_than="30d", **WHO)).keys == 1
         fresh = await worker.enqueue(triple, 2, idempotency_key="order-1")
         assert (fresh.created, await stage.result(fresh)) == (True, 6)
+
+    async def test_an_effect_s_key_goes_with_the_keys(self, stage: Stage) -> None:
+        """The operation of a run goes with it; one whose key the user gave answers until keys are pruned, and is done anew then."""
+        served: list[str] = []
+
+        @effect
+        async def pay(attempt: Attempt[None], amount: int) -> int:
+            served.append(attempt.key)
+            return amount
+
+        @task
+        async def shop(ctx: Context) -> int:
+            return await ctx.effect(pay, 5) + await ctx.effect(pay.with_options(key="order-1"), 5)
+
+        worker = await stage.worker(shop)
+        runs = []
+        for keys_older_than, keys in ((None, 0), ("99d", 0), ("30d", 1)):
+            runs.append(await worker.enqueue(shop))
+            assert await stage.result(runs[-1]) == 10
+            await worker.advance("40d")
+            report = await worker.operator.prune("30d", keys_older_than=keys_older_than, **WHO)
+            assert (report.runs, report.keys) == (1, keys)
+        await stage.result(await worker.enqueue(shop))
+        assert served.count("order-1") == 2
+        assert len(served) == 6
+        for run in runs:
+            with pytest.raises(RunNotFoundError):
+                await worker.inspector.list_operations(run.id)
 
     async def test_wrong_orders_are_refused(self, stage: Stage) -> None:
         """Each names what is wrong with it and what to write, and nothing is done or kept."""

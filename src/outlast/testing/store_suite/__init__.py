@@ -5,10 +5,14 @@ from .acting import ActingSuite
 from .claiming import ClaimingSuite
 from .committing import CommittingSuite
 from .history import HistorySuite
+from .mailing import MailingSuite
 from .mixing import MixingSuite
+from .naming import NamingSuite, QuestionsSuite
 from .orphans import OrphansSuite
 from .pruning import PruningSuite
 from .reading import ReadingSuite
+from .resuming import ResumingSuite
+from .sending import SendingSuite
 from .timers import TimersSuite
 from .upkeep import DiscardingSuite, QueuesSuite
 from .workers import WorkersSuite
@@ -20,10 +24,15 @@ class StoreSuite(
     HistorySuite,
     CommittingSuite,
     MixingSuite,
+    NamingSuite,
+    MailingSuite,
+    SendingSuite,
+    QuestionsSuite,
     TimersSuite,
     WorkersSuite,
     OrphansSuite,
     ReadingSuite,
+    ResumingSuite,
     ActingSuite,
     QueuesSuite,
     DiscardingSuite,

@@ -161,10 +161,10 @@ class ClaimingSuite(WorldSuite):
         """An idle worker learns whether something is pending, whether a timer is due, and when the next one is."""
         lane, other = world.lane(), world.lane(queue="bulk")
         with world.database.reading() as tx:
-            assert world.store.look(tx, [lane], START) == (False, False, None, START, False)
+            assert world.store.look(tx, [lane], START) == (False, False, None, START, False, False)
         world.enqueue(due_at=after(9))
         world.enqueue(lane=other)
         with world.database.reading() as tx:
-            assert world.store.look(tx, [lane], START) == (False, False, after(9), START, False)
+            assert world.store.look(tx, [lane], START) == (False, False, after(9), START, False, False)
             assert world.store.look(tx, [lane], after(9))[:2] == (False, True)
             assert world.store.look(tx, [lane, other], START).has_pending

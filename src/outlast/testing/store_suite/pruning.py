@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from outlast.ledger.operation import OperationName, OperationStatus, Owner
 from outlast.native.store import ClaimedRun
 from outlast.native.upkeep import OldRun
 from outlast.run import RunStatus
+from outlast.testing.ledger_suite.world import LedgerWorld
 
 from .world import ERROR, START, World, WorldSuite, after, end, failure, new_run, park, report, sleep, step
 
@@ -120,6 +122,31 @@ class PruningSuite(WorldSuite):
             assert self.delete(world, run.id, now=LATER + DAY) == 1
         else:
             assert self.delete(world, run.id) == 1
+
+    @pytest.mark.parametrize("status", OperationStatus)
+    def test_an_effect_of_which_nobody_knows_holds_its_run(self, world: World, status: OperationStatus) -> None:
+        """Until its attempt has an end the run stays, asked for with its dead letters or not; no other operation holds one."""
+        run, neighbour = self.ended(world, world.worker()), self.ended(world, world.worker())
+        name, owner = OperationName("pay", "order-1"), Owner(run.id, 0, "pay", run.token, None)
+        LedgerWorld(world.backend).bring(status, name, owner)
+        is_held = status in (OperationStatus.ATTEMPTING, OperationStatus.UNKNOWN, OperationStatus.ASKED)
+        for dead_letters in (False, True):
+            found = {one.run_id: (one.is_prunable, one.is_kept) for one in self.old(world, dead_letters=dead_letters)}
+            assert found == {run.id: (not is_held, is_held), neighbour.id: (True, False)}
+        assert self.delete(world, run.id, neighbour.id, dead_letters=True) == 2 - is_held
+        assert self.is_there(world, run.id) == is_held
+
+    def test_operations_go_with_the_run_whose_key_they_have(self, world: World) -> None:
+        """With their attempts; an operation whose key the user gave stays, and so do all of the neighbour's."""
+        run, neighbour = self.ended(world, world.worker()), self.ended(world, world.worker())
+        ledger = LedgerWorld(world.backend)
+        names = [OperationName("pay", f"{run.id}/0/pay"), OperationName("pay", run.id), OperationName("pay", f"{neighbour.id}/0/pay")]
+        for name, owned in zip(names, (run, run, neighbour), strict=True):
+            ledger.bring(OperationStatus.DONE, name, Owner(owned.id, 0, "pay", owned.token, None))
+        assert sorted(one.records for one in self.old(world)) == [3, 4]
+        assert self.delete(world, run.id) == 1
+        assert [ledger.find(name) is None for name in names] == [True, False, False]
+        assert [len(ledger.attempts(name)) for name in names] == [0, 1, 1]
 
     def test_dead_letters_go_if_asked_for(self, world: World) -> None:
         """Then a failed run is deleted as every other."""

@@ -13,6 +13,7 @@ from outlast.failure import Failure
 from outlast.inspector import ActionView
 from outlast.native.backend import Backend
 from outlast.native.history import FailedAttempt, Outcome, Record, RecordKind, Wait
+from outlast.native.mailbox import Delivered, NewSignal
 from outlast.native.store import (
     Accepted,
     ActivityRow,
@@ -22,6 +23,7 @@ from outlast.native.store import (
     FailureCheckpoint,
     Hold,
     LaneName,
+    Look,
     NewRun,
     NewWorker,
     Orphan,
@@ -112,6 +114,11 @@ def sleep(name: str = "sleep", due_at: datetime = IN_A_MINUTE) -> Wait:
     return Wait(StepKey((), name, 0), RecordKind.SLEEP, due_at)
 
 
+def named(topic: str, name: str = "pay", due_at: datetime | None = None) -> Wait:
+    """Return a wait for something by name."""
+    return Wait(StepKey((), name, 0), RecordKind.EFFECT, due_at, topic)
+
+
 class World:
     """One empty database and what a test does to it. `now` is START unless a call says otherwise."""
 
@@ -182,6 +189,22 @@ class World:
 
     def context(self, run: ClaimedRun, now: datetime = START) -> ClaimContext:
         return self.contexts(run.hold, now=now)[run.hold]
+
+    def send(self, topic: str, run_id: str | None = None, now: datetime = START, **changes: Any) -> NewSignal:
+        """Append a signal, and return it."""
+        signal = NewSignal(**{"id": ids.run_id(), "topic": topic, "run": run_id, **changes})
+        with self.writing() as tx:
+            self.store.append_signal(tx, signal, now)
+        return signal
+
+    def deliver(self, limit: int = 100, now: datetime = START) -> Delivered:
+        with self.writing() as tx:
+            return self.store.deliver_signals(tx, limit, now)
+
+    def look(self, now: datetime = START) -> Look:
+        lanes = [self.lane()]
+        with self.database.reading() as tx:
+            return self.store.look(tx, lanes, now)
 
     def wake_due(self, now: datetime, limit: int = 100) -> set[int]:
         with self.writing() as tx:

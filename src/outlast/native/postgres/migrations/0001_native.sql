@@ -104,7 +104,7 @@ CREATE TABLE outlast.step (
     finished_at timestamptz NOT NULL,
     result json,
     error json,
-    PRIMARY KEY (run, generation, path, name, number)
+    PRIMARY KEY (run, generation, number, path, name)  -- columns of fixed width first: an entry is compared quicker
 );
 
 CREATE TABLE outlast.step_failure (
@@ -186,6 +186,71 @@ BEGIN
     PERFORM FROM outlast.worker WHERE id = worker_id AND is_alive;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'worker % is not alive', worker_id USING ERRCODE = 'OL001';
+    END IF;
+END;
+$$;
+
+-- Accepts runs: keys first, and then the runs without a key and those whose key was free. Of callers at once with one key
+-- one wins; the others wait for its commit. A run id that is there already is the caller's own call, tried again: nothing is
+-- written. Returns null when all were written, else of each run whose its key is and the digest of the input that is kept:
+-- read by a statement after the one that met it, so that it sees what was committed meanwhile. A function keeps its plans,
+-- and one that returns a single value costs the least.
+CREATE FUNCTION outlast.accept_runs(batch json, batch_count bigint, at timestamptz) RETURNS json LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    accepted_count bigint;
+BEGIN
+    WITH clock AS MATERIALIZED (SELECT coalesce(at, clock_timestamp()) AS now),
+    given AS MATERIALIZED (
+        SELECT b.*, clock.now
+        FROM clock, json_to_recordset(batch) AS b(
+            id uuid, lane bigint, kind text, version bigint, priority bigint, due_at timestamptz, deadline_at timestamptz,
+            seed bigint, input text, input_digest text, idempotency_key text, tags text, headers text)
+    ),
+    won AS (
+        INSERT INTO outlast.run_key (kind, key, run, input_digest)
+        SELECT g.kind, g.idempotency_key, g.id, g.input_digest FROM given g WHERE g.idempotency_key IS NOT NULL
+        ON CONFLICT DO NOTHING
+        RETURNING run
+    ),
+    fresh AS MATERIALIZED (SELECT * FROM given g WHERE g.idempotency_key IS NULL OR g.id IN (SELECT won.run FROM won)),
+    bodies AS (
+        INSERT INTO outlast.run_body (run, input, input_digest, idempotency_key, tags, headers, seed)
+        SELECT f.id, f.input::json, f.input_digest, f.idempotency_key, coalesce(f.tags, '[]')::json, coalesce(f.headers, '{}')::json, f.seed FROM fresh f
+        ON CONFLICT DO NOTHING
+    )
+    INSERT INTO outlast.run (id, lane, kind, version, priority, status, due_at, deadline_at, created_at)
+    SELECT f.id, f.lane, f.kind, f.version, f.priority, CASE WHEN f.due_at > f.now THEN 'waiting' ELSE 'pending' END, coalesce(f.due_at, f.now), f.deadline_at, f.now
+    FROM fresh f
+    ON CONFLICT DO NOTHING;
+    GET DIAGNOSTICS accepted_count = ROW_COUNT;
+    IF accepted_count = batch_count THEN
+        RETURN NULL;
+    END IF;
+    IF EXISTS (
+        SELECT FROM json_to_recordset(batch) AS b(id uuid, kind text, idempotency_key text)
+        WHERE b.idempotency_key IS NOT NULL
+            AND NOT EXISTS (SELECT FROM outlast.run_key k WHERE k.kind = b.kind AND k.key = b.idempotency_key)
+            AND NOT EXISTS (SELECT FROM outlast.run_body r WHERE r.run = b.id)
+    ) THEN
+        RAISE EXCEPTION 'a key that was taken was pruned in this very moment: try again' USING ERRCODE = 'serialization_failure';
+    END IF;
+    RETURN (
+        SELECT json_agg(json_build_array(b.id, coalesce(k.run, b.id), coalesce(k.input_digest, r.input_digest, b.input_digest)))
+        FROM json_to_recordset(batch) AS b(id uuid, kind text, input_digest text, idempotency_key text)
+        LEFT JOIN outlast.run_key k ON k.kind = b.kind AND k.key = b.idempotency_key
+        LEFT JOIN outlast.run_body r ON r.run = b.id
+    );
+END;
+$$;
+
+-- Wakes whoever asked to be woken for these lanes. After a commit, in a transaction of its own: a worker that says that it is
+-- idle looks once more after that, so that either it sees what was committed or it is seen here. Nothing is lost with it, so that
+-- it neither waits for a lock for long nor for the disk.
+CREATE FUNCTION outlast.wake_idle(wanted bigint[], channel text, payload text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', '100ms', true);
+    IF EXISTS (SELECT FROM outlast.worker w WHERE w.is_alive AND w.is_idle AND w.lanes && wanted) THEN
+        PERFORM set_config('synchronous_commit', 'off', true), pg_notify(channel, payload);
     END IF;
 END;
 $$;

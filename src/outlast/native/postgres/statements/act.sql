@@ -33,6 +33,19 @@ body AS (
 UPDATE outlast.run_key k SET ended_status = NULL
 FROM revived, body WHERE k.kind = revived.kind AND k.key = body.idempotency_key AND k.run = revived.id
 
+-- The record of the step whose failure ended a run, by step's primary key. The caller has the run locked.
+-- name: find_failed_record
+SELECT s.seq, s.kind, s.digest, s.attempts, s.started_at, r.generation
+FROM outlast.run r JOIN outlast.step s ON s.run = r.id AND s.generation = r.generation
+WHERE r.id = %(run)s::uuid AND s.path = %(path)s AND s.name = %(name)s AND s.number = %(number)s::bigint AND s.outcome = 'error'
+
+-- Record what a person gave in place of an error that was just retired: under the last token of the run, which the caller has locked.
+-- name: insert_resumed
+INSERT INTO outlast.step (run, generation, path, name, number, seq, kind, outcome, digest, attempts, token, started_at, finished_at, result)
+SELECT r.id, r.generation, %(path)s, %(name)s, %(number)s::bigint, %(seq)s::bigint, %(kind)s, 'resumed', %(digest)s, %(attempts)s::bigint, r.token,
+    %(started_at)s::timestamptz, coalesce(%(now)s::timestamptz, clock_timestamp()), %(result)s::json
+FROM outlast.run r WHERE r.id = %(run)s::uuid
+
 -- Keep the reason of what an operator ends. The caller has the run locked.
 -- name: keep_cancel_reason
 UPDATE outlast.run_body SET cancel_reason = %(reason)s WHERE run = %(run)s::uuid

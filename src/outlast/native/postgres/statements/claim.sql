@@ -4,7 +4,7 @@
 -- name: fence
 SELECT outlast.fence(%(worker)s::bigint)
 
--- What an idle worker looks at. One probe a lane on run_claim, one on run_timer, one on run_deadline; no locks.
+-- What an idle worker looks at. One probe a lane on run_claim, one each on run_timer, run_deadline and signal_undelivered; no locks.
 -- name: look
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now),
 timer AS MATERIALIZED (SELECT min(due_at) AS due_at FROM outlast.run WHERE status = 'waiting' AND due_at IS NOT NULL)
@@ -23,7 +23,8 @@ SELECT EXISTS (
     EXISTS (
         SELECT FROM outlast.run r
         WHERE r.deadline_at IS NOT NULL AND (r.status = 'waiting' OR (r.status = 'pending' AND r.token = 0)) AND r.deadline_at <= clock.now AND r.ending IS NULL
-    )
+    ),
+    (SELECT s.sequence FROM outlast.signal s WHERE NOT s.is_delivered ORDER BY s.sequence LIMIT 1) IS NOT NULL
 FROM clock, timer
 
 -- The first claimable runs of each lane by priority and due time: one ordered probe a lane on run_claim; no locks.
@@ -136,7 +137,7 @@ ORDER BY f.run, f.path, f.name, f.number, f.attempt
 
 -- Open waits, by wait's primary key.
 -- name: read_waits
-SELECT w.run, w.path, w.name, w.number, w.kind, w.due_at
+SELECT w.run, w.path, w.name, w.number, w.kind, w.due_at, w.topic, w.after
 FROM unnest(%(runs)s::uuid[]) AS h(run) JOIN outlast.run r ON r.id = h.run
 JOIN outlast.wait w ON w.run = r.id AND w.generation = r.generation
 ORDER BY w.run, w.due_at, w.path, w.name, w.number

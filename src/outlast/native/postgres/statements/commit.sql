@@ -3,17 +3,17 @@
 -- primary key: it cannot know how many runs are running, and would rather walk all of run_worker.
 
 -- Keep records, each only under the current token; what it returns was kept. A record of the same key is an error (the
--- step's primary key), never passed over.
+-- step's primary key), never passed over. A column that is left out has what most records have in it.
 -- name: insert_records
 INSERT INTO outlast.step (run, generation, path, name, number, seq, kind, outcome, digest, attempts, token, started_at, finished_at, result, error)
-SELECT b.run, b.generation, b.path, b.name, b.number, b.seq, b.kind, b.outcome, b.digest, b.attempts, b.token, b.started_at, b.finished_at,
-    b.result::json, b.error::json
+SELECT b.run, coalesce(b.generation, 0), coalesce(b.path, ''), b.name, coalesce(b.number, 0), b.seq, coalesce(b.kind, 'step'), coalesce(b.outcome, 'result'),
+    coalesce(b.digest, ''), coalesce(b.attempts, 1), b.token, b.started_at, b.finished_at, b.result::json, b.error::json
 FROM json_to_recordset(%(batch)s::json) AS b(
     run uuid, token bigint, generation bigint, path text, name text, number bigint, seq bigint, kind text, outcome text,
     digest text, attempts bigint, started_at timestamptz, finished_at timestamptz, result text, error text)
-CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
-WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
-RETURNING run, outlast.step.token, outlast.step.generation, path, name, number
+CROSS JOIN LATERAL (SELECT token, generation, status FROM outlast.run WHERE id = b.run OFFSET 0) AS r
+WHERE r.token = b.token AND r.generation = coalesce(b.generation, 0) AND r.status = 'running'
+RETURNING run, outlast.step.token, seq
 
 -- What was open of calls whose records were just kept: their waits, and what steps reported. By primary keys; only
 -- where this transaction has kept the record. Apart from the records, because most calls have neither: to look cost 9 of 28 us a record.
@@ -27,7 +27,7 @@ WITH ended AS MATERIALIZED (
 ),
 ended_waits AS (
     DELETE FROM outlast.wait w USING ended e
-    WHERE e.kind IN ('sleep', 'timeout') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
+    WHERE e.kind IN ('sleep', 'timeout', 'effect', 'wait', 'until', 'ask') AND w.run = e.run AND w.generation = e.generation AND w.path = e.path AND w.name = e.name AND w.number = e.number
 )
 DELETE FROM outlast.activity a USING ended e
 WHERE a.run = e.run AND a.generation = e.generation AND a.path = e.path AND a.name = e.name AND a.number = e.number
@@ -50,8 +50,20 @@ CROSS JOIN LATERAL (SELECT * FROM outlast.run WHERE id = b.run OFFSET 0) AS r
 WHERE r.token = b.token AND r.generation = b.generation AND r.status = 'running'
 RETURNING run, outlast.step_failure.token, outlast.step_failure.generation, path, name, number, attempt
 
+-- Forget the failed attempts of one call under the current token, whose run is locked, so that no newer claim reads them
+-- half-way. Primary keys.
+-- name: forget_failures
+WITH held AS MATERIALIZED (
+    SELECT r.id, r.generation FROM (SELECT * FROM outlast.run WHERE id = %(run)s::uuid OFFSET 0 FOR NO KEY UPDATE) AS r
+    WHERE r.token = %(token)s::bigint AND r.generation = %(generation)s::bigint AND r.status = 'running'
+)
+DELETE FROM outlast.step_failure f USING held
+WHERE f.run = held.id AND f.generation = held.generation AND f.path = %(path)s AND f.name = %(name)s AND f.number = %(number)s::bigint
+
 -- THE statement that changes a run's status after its claim, and the only one that ends a run, with all that follows from
--- an end: what the body left, the key's last word, waits and activity withdrawn. Everything goes by primary key. Rows are
+-- an end: what the body left, the key's last word, waits and activity withdrawn. A run that waits for a time only, such as one that
+-- backs off, waits for no name any more; a wait that is there keeps its instant while it has the same name, and takes note of what
+-- was seen meanwhile. Everything goes by primary key. Rows are
 -- locked in the batch's order, which is by id; a stranger's lock is waited for no longer than lock_timeout. `found` is the
 -- status that the caller saw. A suspect that recorded or reported something since its last loss is none any more. What it
 -- returns was changed.
@@ -92,14 +104,19 @@ keys AS (
     UPDATE outlast.run_key k SET ended_status = c.status
     FROM changed c(run) WHERE c.is_over AND k.kind = c.kind AND k.key = c.key AND k.run = c.run
 ),
-old_waits AS (DELETE FROM outlast.wait w USING changed c(run) WHERE c.is_over AND w.run = c.run),
+old_waits AS (
+    DELETE FROM outlast.wait w USING changed c(run) WHERE w.run = c.run AND (c.is_over OR (c.status = 'waiting' AND c.waits IS NULL AND w.topic IS NOT NULL))
+),
 old_activity AS (DELETE FROM outlast.activity a USING changed c(run) WHERE c.is_over AND a.run = c.run),
 new_waits AS (
-    INSERT INTO outlast.wait (run, generation, path, name, number, kind, due_at)
-    SELECT c.run, c.generation, w.path, w.name, w.number, w.kind, w.due_at
-    FROM changed c(run) CROSS JOIN LATERAL json_to_recordset(c.waits) AS w(path text, name text, number bigint, kind text, due_at timestamptz)
+    INSERT INTO outlast.wait AS w (run, generation, path, name, number, kind, due_at, topic, after)
+    SELECT c.run, c.generation, n.path, n.name, n.number, n.kind, n.due_at, n.topic, n.after
+    FROM changed c(run)
+    CROSS JOIN LATERAL json_to_recordset(c.waits) AS n(path text, name text, number bigint, kind text, due_at timestamptz, topic text, after bigint)
     WHERE c.waits IS NOT NULL
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (run, generation, path, name, number) DO UPDATE
+    SET topic = excluded.topic, after = excluded.after, due_at = CASE WHEN w.topic IS DISTINCT FROM excluded.topic THEN excluded.due_at ELSE w.due_at END
+    WHERE w.topic IS DISTINCT FROM excluded.topic OR w.after <> excluded.after
 )
 SELECT c.run, c.token, c.lane FROM changed c(run)
 

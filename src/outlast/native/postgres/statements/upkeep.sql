@@ -48,8 +48,8 @@ UPDATE outlast.queue SET paused_at = NULL WHERE name = %(queue)s AND paused_at I
 -- name: list_queue_lanes
 SELECT l.id FROM outlast.lane l WHERE l.queue = %(queue)s
 
--- A page of all runs by id, the oldest first, whether each may be pruned, and what hangs on those that may. The primary key
--- from `after` on; no locks.
+-- A page of all runs by id, the oldest first, whether each may be pruned, and what hangs on those that may. An effect that may
+-- have been done, and of which nobody knows, holds its run. The primary key from `after` on, operation_run; no locks.
 -- name: list_old_runs
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(older_than)s::interval AS cutoff),
 page AS MATERIALIZED (
@@ -57,19 +57,23 @@ page AS MATERIALIZED (
 ),
 judged AS (
     SELECT p.id, p.created_at <= clock.cutoff AS is_old, coalesce(p.finished_at <= clock.cutoff, false) AS is_over,
-        p.status IN ('failed', 'dead') AND NOT %(dead_letters)s::boolean AS is_held_back
+        (p.status IN ('failed', 'dead') AND NOT %(dead_letters)s::boolean) OR (p.finished_at <= clock.cutoff AND (
+            SELECT count(*) FROM outlast.operation o WHERE o.run = p.id::text AND o.run <> '' AND o.status IN ('attempting', 'unknown', 'asked')
+        ) > 0) AS is_held_back
     FROM page p, clock
 )
 SELECT j.id, j.is_old, j.is_over AND NOT j.is_held_back, j.is_over AND j.is_held_back,
     CASE WHEN j.is_over AND NOT j.is_held_back THEN
         (SELECT count(*) FROM (SELECT FROM outlast.step s WHERE s.run = j.id LIMIT %(bound)s::bigint) AS records)
         + (SELECT count(*) FROM (SELECT FROM outlast.step_failure f WHERE f.run = j.id LIMIT %(bound)s::bigint) AS failures)
+        + (SELECT count(*) FROM (SELECT FROM outlast.operation o WHERE o.run = j.id::text AND o.run <> '' LIMIT %(bound)s::bigint) AS operations)
     ELSE 0 END
 FROM judged j ORDER BY j.id
 
 -- Delete runs and all that hangs on them but their keys. Each is locked unless somebody else has it, for who retries it locks
 -- it too, and then tested again. Everything goes by the primary key, or by what it begins with: the array makes the planner look
--- rows up, for it cannot know how few they are, and would rather walk through a table that is not much larger.
+-- rows up, for it cannot know how few they are, and would rather walk through a table that is not much larger. Operations whose
+-- key is the run's go with it; those whose key the user gave stay for as long as keys are kept.
 -- name: delete_runs
 WITH clock AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(older_than)s::interval AS cutoff),
 wanted AS MATERIALIZED (SELECT given.id, clock.cutoff FROM clock, unnest(%(runs)s::uuid[]) AS given(id)),
@@ -78,14 +82,28 @@ gone AS MATERIALIZED (
         SELECT r.id FROM outlast.run r
         WHERE r.id = wanted.id AND r.finished_at <= wanted.cutoff
             AND (r.status IN ('succeeded', 'canceled') OR (%(dead_letters)s::boolean AND r.status IN ('failed', 'dead')))
+            AND (
+                SELECT count(*) FROM outlast.operation o WHERE o.run = r.id::text AND o.run <> '' AND o.status IN ('attempting', 'unknown', 'asked')
+            ) = 0
         FOR UPDATE SKIP LOCKED
     ) AS found
+),
+own AS MATERIALIZED (
+    SELECT o.effect, o.key FROM outlast.operation o
+    WHERE o.run = ANY (ARRAY(SELECT id::text FROM gone)) AND o.run <> '' AND starts_with(o.key, o.run || '/')
+),
+attempts AS (DELETE FROM outlast.operation_attempt a USING own WHERE a.effect = own.effect AND a.key = own.key),
+operations AS (
+    DELETE FROM outlast.operation o WHERE o.run = ANY (ARRAY(SELECT id::text FROM gone)) AND o.run <> '' AND starts_with(o.key, o.run || '/')
 ),
 bodies AS (DELETE FROM outlast.run_body b WHERE b.run = ANY (ARRAY(SELECT id FROM gone))),
 steps AS (DELETE FROM outlast.step s WHERE s.run = ANY (ARRAY(SELECT id FROM gone))),
 failures AS (DELETE FROM outlast.step_failure f WHERE f.run = ANY (ARRAY(SELECT id FROM gone))),
 activities AS (DELETE FROM outlast.activity a WHERE a.run = ANY (ARRAY(SELECT id FROM gone))),
-waits AS (DELETE FROM outlast.wait w WHERE w.run = ANY (ARRAY(SELECT id FROM gone)))
+waits AS (DELETE FROM outlast.wait w WHERE w.run = ANY (ARRAY(SELECT id FROM gone))),
+cursors AS (DELETE FROM outlast.cursor c WHERE c.run = ANY (ARRAY(SELECT id FROM gone))),
+signals AS (DELETE FROM outlast.signal s WHERE s.run = ANY (ARRAY(SELECT id FROM gone))),
+decisions AS (DELETE FROM outlast.decision d WHERE d.run = ANY (ARRAY(SELECT id::text FROM gone)))
 DELETE FROM outlast.run r WHERE r.id = ANY (ARRAY(SELECT id FROM gone))
 
 -- A page of keys in their order, and which may go: the run is over and pruned, and by its id was accepted before the cutoff.

@@ -33,6 +33,12 @@ WHERE (%(before)s::uuid IS NULL OR r.id < %(before)s::uuid)
     AND (%(queue)s::text IS NULL OR r.lane = ANY (ARRAY(SELECT l.id FROM outlast.lane l WHERE l.queue = %(queue)s::text)))
 ORDER BY r.id DESC LIMIT %(limit)s::bigint
 
+-- A page of failed and dead runs, those that ended last first: run_attention, walked backwards from where the page before ended.
+-- name: list_attention_ids
+SELECT r.id FROM outlast.run r
+WHERE r.status IN ('failed', 'dead') AND (%(at)s::timestamptz IS NULL OR (r.finished_at, r.id) < (%(at)s::timestamptz, %(before)s::uuid))
+ORDER BY r.finished_at DESC, r.id DESC LIMIT %(limit)s::bigint
+
 -- Keys with failed attempts or reports that have a record by now: they are not open any more. By primary keys.
 -- name: list_recovered_keys
 SELECT s.run, s.path, s.name, s.number

@@ -9,3 +9,8 @@ LISTEN outlast_wake
 -- only here: SQLite watches its file.
 -- name: notify
 SELECT pg_notify(%(channel)s, %(payload)s)
+
+-- Tell everybody who listens, if one of those who may claim from these lanes is idle. By itself, right after a commit.
+-- only here: SQLite watches its file.
+-- name: wake_idle
+SELECT outlast.wake_idle(%(lanes)s::bigint[], %(channel)s, %(payload)s)

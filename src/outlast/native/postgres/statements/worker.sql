@@ -103,3 +103,13 @@ WHERE l.id IN (
     SELECT unnest(w.lanes) FROM outlast.worker w
     WHERE coalesce(w.ended_at, w.lease_until) > coalesce(%(now)s::timestamptz, clock_timestamp()) - %(lived_within)s::interval
 )
+
+-- From when on a worker that was declared dead does nothing any more; none for one that lives, was stopped or is only silent. That its
+-- lock was free is proof enough to take its runs, which fences hold; for the outside world it is not, because a process whose
+-- connections were cut and refused looks the same: by the end of its lease it has told what it had under way to end. Primary key.
+-- name: find_death
+SELECT greatest(ended_at, lease_until) FROM outlast.worker WHERE id = %(worker)s::bigint AND "end" = 'dead' AND NOT is_alive
+
+-- Whether a claim is current. Primary key, no lock: who asks acts for another run.
+-- name: find_claim
+SELECT 1 FROM outlast.run WHERE id = %(run)s::uuid AND token = %(token)s::bigint AND status = 'running'

@@ -21,6 +21,7 @@ ON CONFLICT (kind, key) DO NOTHING
 RETURNING run;
 
 -- Whose the keys are now. Primary key (kind, key).
+-- only here: PostgreSQL's function tells it of the runs that it did not write.
 -- name: find_keys
 SELECT owner.kind, owner.key, owner.run, owner.input_digest
 FROM json_each(:runs) CROSS JOIN outlast_run_key AS owner
@@ -43,5 +44,6 @@ FROM json_each(:runs) WHERE true
 ON CONFLICT (run) DO NOTHING;
 
 -- The digests of the inputs that runs have. Primary key.
+-- only here: PostgreSQL's function tells it of the runs that it did not write.
 -- name: list_digests
 SELECT body.run, body.input_digest FROM json_each(:run_ids) CROSS JOIN outlast_run_body AS body WHERE body.run = value;

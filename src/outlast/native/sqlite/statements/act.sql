@@ -18,6 +18,19 @@ UPDATE outlast_run_body SET cancel_reason = :reason WHERE run = :run;
 -- name: find_failed_key
 SELECT failed_path, failed_name, failed_number FROM outlast_run_body WHERE run = :run AND failed_name IS NOT NULL;
 
+-- The record of the step whose failure ended a run. Unique index of (run, generation, ...).
+-- name: find_failed_record
+SELECT step.seq, step.kind, step.digest, step.attempts, step.started_at, run.generation
+FROM outlast_run AS run CROSS JOIN outlast_run_step AS step
+WHERE run.id = :run AND step.run = run.id AND step.generation = run.generation AND step.path = :path AND step.name = :name AND step.number = :number
+AND step.outcome = 'error';
+
+-- Records what a person gave in place of an error that was just retired, under the last token of the run. Primary key.
+-- name: insert_resumed
+INSERT INTO outlast_run_step (run, generation, path, name, number, seq, kind, outcome, digest, attempts, token, started_at, finished_at, result)
+SELECT run.id, run.generation, :path, :name, :number, :seq, :kind, 'resumed', :digest, :attempts, run.token, :started_at, :now, :result
+FROM outlast_run AS run WHERE run.id = :run;
+
 -- Makes an ended run claimable with fresh counters; a deadline that has passed is lifted, or it would end the run again. Primary key.
 -- name: revive_run
 UPDATE outlast_run

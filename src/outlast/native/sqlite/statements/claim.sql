@@ -10,7 +10,7 @@ SELECT is_alive FROM outlast_worker WHERE id = :worker;
 SELECT lane.id FROM json_each(:lanes) CROSS JOIN outlast_lane AS lane LEFT JOIN outlast_queue AS queue ON queue.name = lane.queue
 WHERE lane.id = value AND queue.paused_at IS NULL;
 
--- What an idle worker asks. Indexes: claim, timer, deadline, whose condition is repeated word for word.
+-- What an idle worker asks. Indexes: claim, timer, deadline, whose condition is repeated word for word, and signal_undelivered.
 -- name: look
 SELECT
     EXISTS (
@@ -25,7 +25,8 @@ SELECT
     EXISTS (
         SELECT 1 FROM outlast_run
         WHERE deadline_at <= :now AND deadline_at IS NOT NULL AND (status = 'waiting' OR (status = 'pending' AND token = 0)) AND ending IS NULL
-    );
+    ),
+    EXISTS (SELECT 1 FROM outlast_signal INDEXED BY outlast_signal_undelivered WHERE is_delivered = 0);
 
 -- Claimable runs of one lane in the order of the claim index, without sorting.
 -- name: probe_lanes
@@ -103,7 +104,7 @@ ORDER BY failure.run, failure.path, failure.name, failure.number, failure.attemp
 
 -- Open waits. Primary key.
 -- name: read_waits
-SELECT wait.run, wait.path, wait.name, wait.number, wait.kind, wait.due_at
+SELECT wait.run, wait.path, wait.name, wait.number, wait.kind, wait.due_at, wait.topic, wait.after
 FROM json_each(:runs) CROSS JOIN outlast_wait AS wait
 WHERE wait.run = value ->> 'run' AND wait.generation = value ->> 'generation'
 ORDER BY wait.run, wait.due_at, wait.path, wait.name, wait.number;

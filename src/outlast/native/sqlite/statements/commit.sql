@@ -48,6 +48,12 @@ SELECT run.id, run.generation, value ->> 'path', value ->> 'name', value ->> 'nu
 FROM json_each(:batch) CROSS JOIN outlast_run AS run
 WHERE run.id = value ->> 'run' AND run.token = value ->> 'token' AND run.generation = value ->> 'generation' AND run.status = 'running';
 
+-- Forgets the failed attempts of one call of a run that is still held. Primary keys.
+-- name: forget_failures
+DELETE FROM outlast_step_failure
+WHERE run = :run AND generation = :generation AND path = :path AND name = :name AND number = :number
+AND EXISTS (SELECT 1 FROM outlast_run AS run WHERE run.id = :run AND run.token = :token AND run.generation = :generation AND run.status = 'running');
+
 -- Which holds are current: asked only when something was refused. Primary key.
 -- only here: a SQLite insert that selects cannot return what it did not insert from its source; PostgreSQL's RETURNING is compared.
 -- name: list_current_holds
@@ -75,13 +81,19 @@ WHERE outlast_run.id = new.run AND outlast_run.token = new.token AND outlast_run
 AND (outlast_run.cancel_requested_at IS NULL OR new.passes_cancel)
 RETURNING id, token;
 
--- Registers open waits of runs that were just parked; one that is there keeps its instant. Primary key.
+-- Registers open waits of runs that were just parked; one that is there keeps its instant while it has the same name, and takes
+-- note of what was seen meanwhile. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.
 -- name: insert_waits
-INSERT INTO outlast_wait (run, generation, path, name, number, kind, due_at)
-SELECT value ->> 'run', value ->> 'generation', value ->> 'path', value ->> 'name', value ->> 'number', value ->> 'kind', value ->> 'due_at'
+INSERT INTO outlast_wait (run, generation, path, name, number, kind, due_at, topic, after)
+SELECT value ->> 'run', value ->> 'generation', value ->> 'path', value ->> 'name', value ->> 'number', value ->> 'kind', value ->> 'due_at',
+    value ->> 'topic', value ->> 'after'
 FROM json_each(:batch) WHERE true
-ON CONFLICT (run, generation, path, name, number) DO NOTHING;
+ON CONFLICT (run, generation, path, name, number) DO UPDATE SET
+    topic = excluded.topic,
+    after = excluded.after,
+    due_at = iif(topic IS NOT excluded.topic, excluded.due_at, due_at)
+WHERE outlast_wait.topic IS NOT excluded.topic OR outlast_wait.after <> excluded.after;
 
 -- Notes what a run that was just let go, and is not over, says of itself. Primary key.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL does this in one, close_calls.

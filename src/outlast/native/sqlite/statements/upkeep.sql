@@ -45,17 +45,21 @@ UPDATE outlast_queue SET paused_at = NULL WHERE name = :queue AND paused_at IS N
 -- name: list_queue_lanes
 SELECT id FROM outlast_lane WHERE queue = :queue;
 
--- A page of all runs by id, the oldest first, whether each may be pruned, and what hangs on those that may. Primary key from `after` on.
+-- A page of all runs by id, the oldest first, whether each may be pruned, and what hangs on those that may. An effect that may
+-- have been done, and of which nobody knows, holds its run. Primary key from `after` on; index operation_run.
 -- name: list_old_runs
 WITH judged AS (
     SELECT id, created_at <= :cutoff AS is_old, coalesce(finished_at <= :cutoff, 0) AS is_over,
-        status IN ('failed', 'dead') AND NOT :dead_letters AS is_held_back
+        (status IN ('failed', 'dead') AND NOT :dead_letters) OR (finished_at <= :cutoff AND EXISTS (
+            SELECT 1 FROM outlast_operation AS operation WHERE operation.run = outlast_run.id AND operation.run <> '' AND operation.status IN ('attempting', 'unknown', 'asked')
+        )) AS is_held_back
     FROM outlast_run WHERE id > :after ORDER BY id LIMIT :limit
 )
 SELECT judged.id, judged.is_old, judged.is_over AND NOT judged.is_held_back, judged.is_over AND judged.is_held_back,
     iif(judged.is_over AND NOT judged.is_held_back,
         (SELECT count(*) FROM (SELECT 1 FROM outlast_run_step AS step WHERE step.run = judged.id LIMIT :bound))
-        + (SELECT count(*) FROM (SELECT 1 FROM outlast_step_failure AS failure WHERE failure.run = judged.id LIMIT :bound)), 0)
+        + (SELECT count(*) FROM (SELECT 1 FROM outlast_step_failure AS failure WHERE failure.run = judged.id LIMIT :bound))
+        + (SELECT count(*) FROM (SELECT 1 FROM outlast_operation AS operation WHERE operation.run = judged.id AND operation.run <> '' LIMIT :bound)), 0)
 FROM judged ORDER BY judged.id;
 
 -- Those of these runs that still may be pruned; the immediate transaction keeps them so. Primary key.
@@ -63,7 +67,10 @@ FROM judged ORDER BY judged.id;
 -- name: find_prunable
 SELECT run.id FROM json_each(:run_ids) CROSS JOIN outlast_run AS run
 WHERE run.id = value AND run.finished_at <= :cutoff
-AND (run.status IN ('succeeded', 'canceled') OR (:dead_letters AND run.status IN ('failed', 'dead')));
+AND (run.status IN ('succeeded', 'canceled') OR (:dead_letters AND run.status IN ('failed', 'dead')))
+AND NOT EXISTS (
+    SELECT 1 FROM outlast_operation AS operation WHERE operation.run = run.id AND operation.run <> '' AND operation.status IN ('attempting', 'unknown', 'asked')
+);
 
 -- Deletes what hangs on pruned runs, table by table, and the runs last. By what the primary and unique keys begin with.
 -- only here: SQLite has no statement that changes several tables; PostgreSQL deletes all in one.
@@ -79,6 +86,21 @@ DELETE FROM outlast_run_step WHERE run IN (SELECT value FROM json_each(:run_ids)
 -- only here: SQLite has no statement that changes several tables; PostgreSQL deletes all in one.
 -- name: delete_failures
 DELETE FROM outlast_step_failure WHERE run IN (SELECT value FROM json_each(:run_ids));
+
+-- Attempts of the operations whose key is a pruned run's. Index operation_run, unique key.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL deletes all in one.
+-- name: delete_own_attempts
+DELETE FROM outlast_operation_attempt
+WHERE (effect, key) IN (
+    SELECT own.effect, own.key FROM json_each(:run_ids) CROSS JOIN outlast_operation AS own
+    WHERE own.run = value AND own.run <> '' AND substr(own.key, 1, length(own.run) + 1) = own.run || '/'
+);
+
+-- The operations themselves; those whose key the user gave stay for as long as keys are kept. Index: operation_run.
+-- only here: SQLite has no statement that changes several tables; PostgreSQL deletes all in one.
+-- name: delete_own_operations
+DELETE FROM outlast_operation
+WHERE run IN (SELECT value FROM json_each(:run_ids)) AND run <> '' AND substr(key, 1, length(run) + 1) = run || '/';
 
 -- The runs themselves. Primary key.
 -- name: delete_runs

@@ -54,6 +54,12 @@ WHERE run.status IN ('failed', 'dead') AND run.status = :status AND (:before IS 
 AND (:queue IS NULL OR run.lane IN (SELECT id FROM outlast_lane WHERE queue = :queue))
 ORDER BY run.id DESC LIMIT :limit;
 
+-- A page of failed and dead runs, those that ended last first. Index: run_ended_badly, walked backwards from where the page before ended.
+-- name: list_attention_ids
+SELECT run.id FROM outlast_run AS run INDEXED BY outlast_run_ended_badly
+WHERE run.status IN ('failed', 'dead') AND (run.finished_at, run.id) < (:at, :before)
+ORDER BY run.finished_at DESC, run.id DESC LIMIT :limit;
+
 -- Keys with failed attempts or reports that have a record by now: they are not open any more. Primary keys, unique index of records.
 -- name: list_recovered_keys
 SELECT step.run, step.path, step.name, step.number

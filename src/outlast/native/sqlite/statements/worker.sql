@@ -90,3 +90,11 @@ WHERE id IN (
     SELECT own.value FROM outlast_worker AS worker CROSS JOIN json_each(worker.lanes) AS own
     WHERE coalesce(worker.ended_at, worker.lease_until) > :lived_after
 );
+
+-- When a worker was proven dead, by its lock; none for one that lives, was stopped or is only silent. Primary key.
+-- name: find_death
+SELECT ended_at FROM outlast_worker WHERE id = :worker AND ended_as = 'dead' AND is_alive = 0;
+
+-- Whether a claim is current. Primary key.
+-- name: find_claim
+SELECT 1 FROM outlast_run WHERE id = :run AND token = :token AND status = 'running';

@@ -1,0 +1,1 @@
+"""Decisions and the attention list: what waits for a person, in tables of its own."""
