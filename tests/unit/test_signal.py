@@ -10,7 +10,9 @@ from outlast.limits import SIGNAL_BYTES_MAX, TIMER_IN_MEMORY_MAX, TOPIC_CHARACTE
 from outlast.signal import checked_question, encoded_payload, topic_of_run
 
 
-@pytest.mark.parametrize("options", [None, 5, (word for word in "ab"), [["a"]], "ab", [], ["a", "a"]], ids=repr)
+@pytest.mark.parametrize(
+    "options", [None, 5, (word for word in "ab"), [["a"]], "ab", [], ["a", "a"]], ids=["none", "number", "generator", "nested", "text", "empty", "twice"]
+)
 def test_bad_options_are_named(options: Any):
     """Whatever stands where the options belong, the error names them."""
     with pytest.raises(UsageError, match="options"):
