@@ -7,6 +7,7 @@ never outlives the worker; it is told to stop by a line, and killed when it has 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from datetime import timedelta
@@ -102,12 +103,12 @@ async def _end(process: asyncio.subprocess.Process, reason: str, attempt: StepAt
     if process.returncode is not None:
         return
     assert process.stdin is not None  # it was asked for
-    try:
+    with contextlib.suppress(ConnectionError):  # it does not listen any more
         if reason:
             process.stdin.write(msgspec.json.encode(reason) + b"\n")
-        async with asyncio.timeout((attempt.grace if grace is None else grace).total_seconds()):
-            await process.wait()
-    except (TimeoutError, ConnectionError):
+        # Not asyncio.timeout: before Python 3.11.3 it raises CancelledError at its end in a task that is being canceled (gh-102780).
+        await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=(attempt.grace if grace is None else grace).total_seconds())
+    if process.returncode is None:
         attempt.was_killed = True
         process.kill()
         await process.wait()

@@ -172,7 +172,7 @@ class CancelingSuite(StageSuite):
                 await asyncio.sleep(0.02)
         await run.cancel(reason="enough")
         view = await stage.ended(run)
-        assert (view.status, view.verdict) == (RunStatus.CANCELED, verdict)
+        assert (view.status, view.verdict) == (RunStatus.CANCELED, verdict), (view.status, view.verdict)
 
     async def test_a_body_that_catches_it_is_canceled_all_the_same(self, stage: Stage) -> None:
         """Whatever a body makes of the cancel, also returning a value, the run does not succeed; asking for more raises again."""
