@@ -195,7 +195,7 @@ class World:
         )  # fmt: skip
         self.landings = Landings(kept, self.chance, limit)
         self.driver = NativeDriver(
-            claim, self.task, history=kept.history, checkpoints=self.landings, performer=self.performer,  # type: ignore[arg-type]  # a double
+            claim, self.task, history=kept.history, checkpoints=self.landings, performer=self.performer, waits=None,  # type: ignore[arg-type]  # doubles
             stillness=self._stillness, services=self.services, database=OwnDatabase(contextlib.nullcontext), now=self.now,
             on_end=lambda driver, ending: self._ended(ended, ending),
         )  # fmt: skip

@@ -87,6 +87,12 @@ def in_model_numbers(rows: State, numbers: Numbers) -> State:
     return rows | told
 
 
+def without_used_places(rows: State) -> State:
+    """Return the rows without what a delivery has noted in the waits of runs that it woke: nobody reads that, and the next park writes it anew."""
+    asleep = {key for key in rows["wait"] if rows["run"][key[0],]["status"] == "waiting"}
+    return rows | {"wait": {key: row if key in asleep else row | {"after": None} for key, row in rows["wait"].items()}}
+
+
 def _selected(side: Side, table: str) -> str:
     identity, others = COLUMNS[table]
     names = f"{identity}, {others}" if others else identity
