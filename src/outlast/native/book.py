@@ -16,8 +16,9 @@ from outlast.database.transaction import Transaction
 from outlast.decision import DecisionState
 from outlast.decisions.store import DecisionStore, NewDecision
 from outlast.effect import Effect
-from outlast.errors import HistoryMismatchError, LeaseLostError, OperationConflictError, OutlastError, PayloadError, UsageError
+from outlast.errors import HistoryMismatchError, LeaseLostError, OperationConflictError, PayloadError, UsageError
 from outlast.ledger.asking import Answered, meaning_of, new_question
+from outlast.ledger.entries import Begun, OperationMovedError
 from outlast.ledger.operation import (
     Await,
     Begin,
@@ -44,17 +45,6 @@ NOBODY = 0
 """The token of an operation that was given up: a run's first claim has 1."""
 _UNFIT = "the answer {answer!r} was given, and its result does not fit: {error}"
 _WITHDRAWN = "the question before was withdrawn when the run was over"
-
-
-class OperationMovedError(OutlastError):
-    """Somebody else has changed the operation meanwhile: look at it anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """An attempt has begun: perform it."""
-
-    attempt: OperationAttempt
 
 
 @dataclass(frozen=True, slots=True)

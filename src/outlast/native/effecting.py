@@ -27,6 +27,7 @@ from outlast.errors import CommitUnknownError, HistoryMismatchError, LeaseLostEr
 from outlast.events import Events
 from outlast.failure import Failure, capture
 from outlast.ids import jitter, run_id
+from outlast.ledger.entries import Begun, OperationMovedError
 from outlast.ledger.operation import Await, Change, InProgress, OperationAttempt, OperationChange, OperationName, Owner, Plan, Reconcile, Return
 from outlast.ledger.verdict import Doubted, TooSoon, checked_verdict, failure_of, is_not_done, retry_in, worth
 from outlast.limits import OPERATION_POLL
@@ -34,7 +35,7 @@ from outlast.step import Step
 from outlast.this_step import StepAttempt
 
 from .backend import Backend
-from .book import Begun, Book, Decided, OperationMovedError, Taken
+from .book import Book, Decided, Taken
 from .calls import Backoff, Calls, is_passing
 from .conclusion import Asked, Broken, Conclusion, Failed, Later, Recorded
 from .effect_attempt import EffectAttempt
